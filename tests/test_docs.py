@@ -179,6 +179,16 @@ def test_no_document_holds_the_marks_of_a_merge() -> None:
     assert [path.name for path in documents() if marks.search(path.read_text())] == []
 
 
+def test_every_test_that_the_threat_model_names_exists() -> None:
+    """Each party against each higher one, and which test shows what holds: files without a path are attacks."""
+    page = (ROOT / "docs/security.md").read_text()
+    named = re.findall(r"`((?:tests/[\w/]+/)?test_\w+\.py)`", page)
+    paths = [name if "/" in name else f"tests/attacks/{name}" for name in named]
+    assert [path for path in paths if not (ROOT / path).is_file()] == []
+    rows = [line for line in page.partition("## What does not hold")[0].splitlines() if line.startswith("| ")]
+    assert [row for row in rows[1:] if "test_" not in row and "---" not in row] == []
+
+
 def test_every_page_and_decision_is_in_its_index() -> None:
     """docs/README.md links every page of docs, docs/decisions/README.md every record, numbered without a gap."""
     docs = ROOT / "docs"

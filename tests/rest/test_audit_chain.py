@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hal.core.model import SpecError
 from hal.core.model.audit_chain import CHAIN, Head, read_head, read_link
-from hal.core.model.audit_verification import Verdict, What, verify_log
+from hal.core.model.audit_verification import Row, Verdict, What, verify_log
 from hal.rest.audit import AuditLog
 from hal.runtime.audit_directory import lines_backwards, listed, path_of, rows_of
 
@@ -255,6 +255,36 @@ def test_a_torn_line_costs_no_other_and_is_no_finding(tmp_path: Path) -> None:
     written(tmp_path, 2, users=("ada",))
     found = verdict(tmp_path)
     assert (found.intact, found.lines, found.fragments) == (True, 6, 1)
+
+
+def test_a_log_that_was_killed_goes_on_where_its_files_end(tmp_path: Path) -> None:
+    """Ten times in the midst of writing, without a last checkpoint."""
+    for _ in range(10):
+        log = AuditLog(tmp_path / "audit.log", max_bytes=200_000)
+        for number in range(60):
+            write(log, USERS[number % 4])
+    head = written(tmp_path, 4)
+    found = verdict(tmp_path, head.text)
+    assert (found.findings, found.last_sequence) == ((), 604)
+
+
+def test_what_is_written_while_the_log_is_verified_is_not_missed(tmp_path: Path) -> None:
+    """Before each file is read, each user writes; what was there at the beginning is verified."""
+    log = AuditLog(tmp_path / "audit.log")
+    for number in range(40):
+        write(log, USERS[number % 4])
+    paths = {
+        source: [str(path_of(tmp_path / "audit", source, first)) for first in firsts]
+        for source, firsts in listed(tmp_path / "audit").items()
+    }
+
+    def rows(file: str) -> Iterator[Row]:
+        for user in USERS:
+            write(log, user)
+        yield from rows_of(Path(file))
+
+    assert verify_log(paths, rows, 40).findings == ()
+    log.close()
 
 
 def test_lines_lost_behind_a_checkpoint_stay_a_finding_after_a_restart(tmp_path: Path) -> None:

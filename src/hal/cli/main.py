@@ -70,6 +70,7 @@ COMMANDS = {
     "api-token": Lazy("hal.cli.access.api_token:api_token", "Manage API tokens.", _ACCESS),
     "reader": Lazy("hal.cli.access.reader:reader", "Manage the registered readers of the feeds.", _ACCESS),
     "access": Lazy("hal.cli.access.access:access", "Explain who may do what.", _ACCESS),
+    "security": Lazy("hal.cli.access.security:security", "Check how well this HAL is protected.", _HERE),
     "audit": Lazy("hal.cli.access.audit:audit", "Show the audit log.", _ACCESS),
     "up": Lazy("hal.cli.local.up:up", "Start HAL on this machine.", _HERE),
     "down": Lazy("hal.cli.local.down:down", "Stop HAL on this machine.", _HERE),

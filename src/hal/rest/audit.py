@@ -267,6 +267,8 @@ class AuditLog:
             if self._head is not head:  # files were removed meanwhile, and another checkpoint says more
                 captured = self._capture()
             self._checkpoint(captured, runtime.now_ms(), elsewhere)
+            # Whoever is told the head keeps it: a power failure must not take it from the log.
+            await runtime.run_blocking(partial(flush_files, self._files.take_unflushed()), Lane.READER)
         return self._head
 
     def close(self) -> None:

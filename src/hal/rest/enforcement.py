@@ -58,7 +58,7 @@ class Rights:
         """
         visit = visit_of(request)
         method, identity = request.method, visit.identity
-        operation = f"{method} {request.scope['path_template']}"
+        operation = visit.operation = f"{method} {request.scope['path_template']}"
         right = self._rights.get(operation, NOBODY)
         visit.reach = reach_of(identity, right, narrowed_too=operation in self._for_narrowed)
         if visit.reach is Reach.NONE:

@@ -62,12 +62,14 @@ class Identity(Struct, frozen=True, kw_only=True):
 class Visit:
     """One request: who asks, how far the right to it reaches, and what the audit log will say it was about."""
 
-    __slots__ = ("delegated", "identity", "not_own", "reach", "repeated", "targets", "trace_id")
+    __slots__ = ("delegated", "identity", "not_own", "operation", "reach", "repeated", "targets", "trace_id")
 
     def __init__(self, identity: Identity, trace_id: str) -> None:
         self.identity = identity
         self.trace_id = trace_id
         self.reach = Reach.NONE
+        self.operation = ""
+        """`METHOD /path/{template}`, once its row is found."""
         self.targets: list[str] = []
         self.not_own = False
         """It asked for what is somebody else's, and the answer was that no such thing exists."""

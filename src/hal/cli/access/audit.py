@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 SHOWN_TARGETS = 4
 SHOWN_FINDINGS: Final = 20
+MAX_READS: Final = 3
+"""How often a log is read again because files went while it was read."""
 
 
 class AuditGroup(NounGroup):
@@ -163,35 +165,53 @@ def _verdict(places: Sequence[Path], heads: Sequence[tuple[int, str]]) -> Verdic
         NotFoundError: there is no audit log.
         DeniedError: it may not be read.
     """
-    from hal.core.model import DeniedError, NotFoundError
-    from hal.core.model.audit_chain import CHAIN, read_file_name, read_link
-    from hal.core.model.audit_verification import verify_log
-    from hal.runtime.audit_directory import lines_backwards, rows_of
+    from hal.core.model import DeniedError
 
     try:
-        paths = [path for place in places for path in (sorted(place.iterdir()) if place.is_dir() else [place])]
-        series: dict[str, list[tuple[int, str]]] = {}
-        for path in paths:
-            named = read_file_name(path.name)
-            if named is not None:
-                series.setdefault(named[0], []).append((named[1], str(path)))
-            elif path in places:
-                if not path.exists():
-                    raise NotFoundError(f"there is no {path}", hint="name a directory or files of an audit log")
-                series.setdefault(path.name, []).append((0, str(path)))
-        if not series:
-            where = ", ".join(map(str, places))
-            raise NotFoundError(f"there is no audit log in {where}", hint="it is in HAL_HOME/log/audit")
-        files = {source: [path for _, path in sorted(of)] for source, of in series.items()}
-        newest = 0
-        for source, of in files.items():
-            link = read_link(next(lines_backwards(Path(of[-1])), b""))
-            newest = max(newest, link.sequence) if link is not None and source != CHAIN else newest
-        return verify_log(files, lambda file: rows_of(Path(file)), newest, heads)
+        found, paths = _read_log(places, heads)
+        for _ in range(MAX_READS):
+            if found.intact or _paths(places) == paths:
+                break  # else HAL removed files meanwhile, to make room or for their age
+            found, paths = _read_log(places, heads)
     except PermissionError as error:
         raise DeniedError(
             f"{error.filename} may not be read by you", hint="ask its owner or root to verify the log"
         ) from error
+    return found
+
+
+def _paths(places: Sequence[Path]) -> list[Path]:
+    return [path for place in places for path in (sorted(place.iterdir()) if place.is_dir() else [place])]
+
+
+def _read_log(places: Sequence[Path], heads: Sequence[tuple[int, str]]) -> tuple[Verdict, list[Path]]:
+    """
+    Raises: as `_verdict`, and `PermissionError`.
+    """
+    from hal.core.model import NotFoundError
+    from hal.core.model.audit_chain import CHAIN, read_file_name, read_link
+    from hal.core.model.audit_verification import verify_log
+    from hal.runtime.audit_directory import lines_backwards, rows_of
+
+    paths = _paths(places)
+    series: dict[str, list[tuple[int, str]]] = {}
+    for path in paths:
+        named = read_file_name(path.name)
+        if named is not None:
+            series.setdefault(named[0], []).append((named[1], str(path)))
+        elif path in places:
+            if not path.exists():
+                raise NotFoundError(f"there is no {path}", hint="name a directory or files of an audit log")
+            series.setdefault(path.name, []).append((0, str(path)))
+    if not series:
+        where = ", ".join(map(str, places))
+        raise NotFoundError(f"there is no audit log in {where}", hint="it is in HAL_HOME/log/audit")
+    files = {source: [path for _, path in sorted(of)] for source, of in series.items()}
+    newest = 0
+    for source, of in files.items():
+        link = read_link(next(lines_backwards(Path(of[-1])), b""))
+        newest = max(newest, link.sequence) if link is not None and source != CHAIN else newest
+    return verify_log(files, lambda file: rows_of(Path(file)), newest, heads), paths
 
 
 def _render(screen: Screen, found: Verdict) -> None:

@@ -40,7 +40,7 @@ def check(screen: Screen, file: Path | None) -> None:
     policy. The first mistake is the error.
     """
     path = _path(screen, file)
-    settings = _read(path, must_exist=file is not None)
+    settings = effective_settings_of(path, must_exist=file is not None)
     written = sum(one.source != "default" for one in settings)
     there = path.exists()
     found = "no mistakes" if there else "does not exist; every setting has its default"
@@ -66,7 +66,7 @@ def show(screen: Screen, file: Path | None, changed: bool) -> None:
     """
     from hal.core.model.config_sections import toml_text
 
-    settings = _read(_path(screen, file), must_exist=file is not None)
+    settings = effective_settings_of(_path(screen, file), must_exist=file is not None)
     settings = [one for one in settings if not changed or one.source != "default"]
     rows = [(f"{one.section}.{one.key}", toml_text(one.value), one.source) for one in settings]
 
@@ -85,7 +85,7 @@ def _path(screen: Screen, file: Path | None) -> Path:
     return file if file is not None else find_home(screen.home).config
 
 
-def _read(path: Path, *, must_exist: bool) -> list[Effective]:
+def effective_settings_of(path: Path, *, must_exist: bool) -> list[Effective]:
     """All settings.
 
     Raises:

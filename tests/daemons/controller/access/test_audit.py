@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hal.core.model.audit_chain import Head
 from hal.core.model.printable import printable
 from hal.daemons.controller.config import Config
-from hal.daemons.controller.service.access.audit_heads import thinned
+from hal.daemons.controller.service.access.audit_heads import Stored, with_head
 from hal.rest.audit import STREAK_ENTRIES, STREAK_MS, AuditLog
 from hal.runtime.audit_directory import lines_backwards
 from hal.runtime.syslog import Syslog
@@ -332,7 +332,22 @@ def test_the_log_of_a_controller_that_takes_over_notes_the_heads_of_the_others(t
     assert f'"elsewhere":{{"{tmp_path / "a"}":"{heads[0]}"}}' in chain
 
 
+def kept_of(heads: list[Head]) -> list[tuple[int, str]]:
+    """Numbers and hashes that are kept of these, which came one after the other."""
+    stored: list[Stored] = []
+    for head in heads:
+        stored = with_head(stored, head)
+    return [(one.head.number, one.head.digest) for one in stored]
+
+
 def test_of_many_heads_the_newest_and_the_last_of_each_day_are_kept() -> None:
     """Forty days with ten heads each: 31 are left."""
-    heads = [Head(number=number, at_ms=number * 8_640_000, through=0, digest="") for number in range(400)]  # ten a day
-    assert [head.number for head in thinned(heads)] == list(range(99, 400, 10))
+    heads = [Head(number=number, at_ms=number * 8_640_000, through=0, digest="") for number in range(400)]
+    assert [number for number, _ in kept_of(heads)] == list(range(99, 400, 10))
+
+
+def test_safety_the_head_of_a_log_that_was_replaced_is_kept_for_good() -> None:
+    """Numbers go back to 2, and forty days of new heads follow: head 5 of the log before is still there."""
+    before = [Head(number=number, at_ms=0, through=0, digest="before") for number in (1, 5)]
+    after = [Head(number=2 + day, at_ms=day * 86_400_000, through=0, digest="after") for day in range(40)]
+    assert (5, "before") in kept_of([*before, *after])

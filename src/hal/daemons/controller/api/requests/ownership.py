@@ -79,11 +79,10 @@ class PathOwnership:
         """
         job = request.path_params.get("job")
         only = visit.identity.only_job
-        if only and job is None and f"{request.method} {request.scope['path_template']}" not in FOR_STEP_TOKENS:
+        if only and job is None and visit.operation not in FOR_STEP_TOKENS:
             raise _beyond_its_job(only)
         if job is not None:
-            operation = f"{request.method} {request.scope['path_template']}"
-            delegations = self._delegations if operation in self._operations else None
+            delegations = self._delegations if visit.operation in self._operations else None
             changing = request.method not in READING
             await check_job(visit, self._jobs, job_id(job), changing=changing, delegations=delegations)
 

@@ -1,6 +1,7 @@
 """Heads of the audit logs of all controllers, in the store: whoever cuts off or replaces a log does not reach them.
 
-Of each controller the newest head is kept, and the last one of each of the past days.
+Of each controller the newest head is kept, and the last one of each of the past days. If the numbers go back, the log
+was replaced by an older one: then the last head of the one before is kept for good, whatever comes later.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ from typing import Final
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
-from hal.core.model import StoreError
 from hal.core.model.audit_chain import Head
 from hal.daemons.controller.service.parts import Parts
 from hal.store import PutMeta, Store
@@ -21,6 +22,16 @@ META: Final = "audit-head/"
 DAYS: Final = 30
 """Of so many days on which there was something new the last head is kept."""
 DAY_MS: Final = 86_400_000
+MAX_REPLACED: Final = 100
+"""Heads of logs that were replaced; the oldest ones stay."""
+
+
+class Stored(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A head, as it is in the store's row."""
+
+    head: Head
+    replaced: bool = False
+    """The next one had no greater number: it was of another log."""
 
 
 class KeptHead(Struct, frozen=True, kw_only=True):
@@ -54,7 +65,7 @@ class AuditHeads:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self._own: list[Head] | None = None
+        self._own: list[Stored] | None = None
         """As the store has them, oldest first; None: not read yet."""
 
     @property
@@ -73,9 +84,9 @@ class AuditHeads:
             return
         if self._own is None:
             self._own = (await self._read()).get(self.controller, [])
-        if self._own and self._own[-1].digest == head.digest:
+        if self._own and self._own[-1].head.digest == head.digest:
             return
-        own = thinned([*self._own, head])
+        own = with_head(self._own, head)
         row = {META + self.controller: msgspec.json.encode(own).decode()}
         await self._parts.loop.inbox.call(lambda _: self._parts.plane.add_operations(PutMeta(row)))
         self._own = own
@@ -83,7 +94,7 @@ class AuditHeads:
     async def elsewhere(self) -> dict[str, str]:
         """The newest heads of other controllers' logs, for the log of the one that takes over."""
         return {
-            controller: heads[-1].text
+            controller: heads[-1].head.text
             for controller, heads in (await self._read()).items()
             if controller != self.controller and heads
         }
@@ -94,7 +105,7 @@ class AuditHeads:
         Args:
             head: of this controller's log, now.
         """
-        kept = [_kept(controller, one) for controller, heads in (await self._read()).items() for one in heads]
+        kept = [_kept(controller, one.head) for controller, heads in (await self._read()).items() for one in heads]
         own = _kept(self.controller, head)
         return AuditHeadView(
             controller=own.controller,
@@ -105,18 +116,28 @@ class AuditHeads:
             kept=sorted(kept, key=lambda one: (one.at_ms, one.controller)),
         )
 
-    async def _read(self) -> dict[str, list[Head]]:
+    async def _read(self) -> dict[str, list[Stored]]:
         rows = await self._parts.committer.read(partial(Store.facts, prefix=META))
-        try:
-            return {key.removeprefix(META): msgspec.json.decode(text, type=list[Head]) for key, text in rows.items()}
-        except msgspec.DecodeError as error:
-            raise StoreError(f"a row '{META}…' of the store is no list of heads: {error}") from error
+        found: dict[str, list[Stored]] = {}
+        for key, text in rows.items():
+            try:
+                found[key.removeprefix(META)] = msgspec.json.decode(text, type=list[Stored])
+            except msgspec.DecodeError as error:  # no log is worth more than a controller that leads
+                self._parts.runtime.log.warning("heads of an audit log cannot be read", row=key, reason=str(error))
+        return found
 
 
-def thinned(heads: list[Head]) -> list[Head]:
-    """The newest, and the last of each of the `DAYS` last days. Pure."""
-    by_day = {head.at_ms // DAY_MS: head for head in heads}
-    return list(by_day.values())[-DAYS - 1 :]
+def with_head(stored: list[Stored], head: Head) -> list[Stored]:
+    """What is stored when this head comes: it, the last of each of the `DAYS` last days, and the last of each log that
+    was replaced. Pure."""
+    before = list(stored)
+    if before and head.number <= before[-1].head.number:
+        before[-1] = replace(before[-1], replaced=True)
+    replaced = [one for one in before if one.replaced][:MAX_REPLACED]
+    by_day = {one.head.at_ms // DAY_MS: one for one in before if not one.replaced}
+    by_day.pop(head.at_ms // DAY_MS, None)
+    days = list(by_day.values())[-DAYS:]
+    return [*(one for one in before if one in replaced or one in days), Stored(head=head)]
 
 
 def _kept(controller: str, head: Head) -> KeptHead:
