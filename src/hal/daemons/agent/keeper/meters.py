@@ -27,8 +27,8 @@ FILES: Final = {
     "io": ("io.stat",),
 }
 """By controller: the counters of both versions."""
-
-
+# As plain numbers: operations on flags take longer than reading the counters.
+_CPU, _MEMORY, _IO = int(Counted.CPU), int(Counted.MEMORY), int(Counted.IO)
 FIELDS: Final = {
     Counted.CPU: ("user_ms", "system_ms"),
     Counted.MEMORY: ("max_rss_bytes",),
@@ -86,29 +86,28 @@ class Meters:
         Args:
             over: this step is over; what is counted from now on is of the next.
         """
-        now = self._read()
-        self._highest_bytes = max(self._highest_bytes, now.peak_bytes or 0)
-        counted = Counted(0)
-        fields: dict[str, int] = {}
-        base = self._base
+        now, base = self._read(), self._base
+        counted = 0
+        user_ms, system_ms, peak_bytes = usage.user_ms, usage.system_ms, usage.max_rss_bytes
+        read_bytes, written_bytes = usage.read_bytes, usage.written_bytes
         if now.user_us is not None and now.system_us is not None:
-            counted |= Counted.CPU
-            fields["user_ms"] = _since(now.user_us, base.user_us) // 1000
-            fields["system_ms"] = _since(now.system_us, base.system_us) // 1000
-        # A peak that no later step has passed is an earlier step's, unless the kernel lets it begin again.
-        if now.peak_bytes is not None and now.peak_bytes > (base.peak_bytes or 0):
-            counted |= Counted.MEMORY
-            fields["max_rss_bytes"] = now.peak_bytes
+            counted = _CPU
+            user_ms = _since(now.user_us, base.user_us) // 1000
+            system_ms = _since(now.system_us, base.system_us) // 1000
+        if now.peak_bytes is not None:
+            self._highest_bytes = max(self._highest_bytes, now.peak_bytes)
+            # A peak that no later step has passed is an earlier step's, unless the kernel lets it begin again.
+            if now.peak_bytes > (base.peak_bytes or 0):
+                counted += _MEMORY
+                peak_bytes = min(now.peak_bytes, MAX_COUNT)
         if now.read_bytes is not None and now.written_bytes is not None:
-            counted |= Counted.IO
-            fields["read_bytes"] = _since(now.read_bytes, base.read_bytes)
-            fields["written_bytes"] = _since(now.written_bytes, base.written_bytes)
+            counted += _IO
+            read_bytes = _since(now.read_bytes, base.read_bytes)
+            written_bytes = _since(now.written_bytes, base.written_bytes)
         if over:
             peak = 0 if self._begin_peak_again() else now.peak_bytes
-            self._base = now._replace(peak_bytes=peak)
-        if not counted:
-            return usage
-        return replace(usage, cgroup=int(counted), **{name: min(value, MAX_COUNT) for name, value in fields.items()})
+            self._base = Reading(now.user_us, now.system_us, peak, now.read_bytes, now.written_bytes)
+        return Usage(user_ms, system_ms, peak_bytes, read_bytes, written_bytes, counted) if counted else usage
 
     def _read(self) -> Reading:
         user_us = system_us = peak = read = written = None
@@ -121,8 +120,7 @@ class Meters:
                 text = os.pread(fd, READ_BYTES, 0)
                 match name:
                     case "cpu.stat":
-                        stat = dict(line.split(b" ", 1) for line in text.splitlines())
-                        user_us, system_us = int(stat[b"user_usec"]), int(stat[b"system_usec"])
+                        user_us, system_us = _value(text, b"user_usec "), _value(text, b"system_usec ")
                     case "cpuacct.usage_user":
                         user_us = int(text) // 1000
                     case "cpuacct.usage_sys":
@@ -133,32 +131,42 @@ class Meters:
                         pairs = [word.split(b"=", 1) for word in text.split() if b"=" in word]
                         read = sum(int(value) for key, value in pairs if key == b"rbytes")
                         written = sum(int(value) for key, value in pairs if key == b"wbytes")
-        except (OSError, ValueError, KeyError):  # a step has removed its cgroup
+        except (OSError, ValueError):  # a step has removed its cgroup
             return Reading()
         return Reading(user_us, system_us, peak, read, written)
 
     def _begin_peak_again(self) -> bool:
         """Let the peak begin at what is in use now; False if the kernel cannot (version 2 before Linux 6.12)."""
-        for name in FILES["memory"]:
-            fd = self._files.get(name)
-            if fd is not None:
-                with contextlib.suppress(OSError):
-                    os.pwrite(fd, b"0", 0)
-                    return True
-        return False
+        fd = self._files.get("memory.peak", self._files.get("memory.max_usage_in_bytes"))
+        if fd is None:
+            return False
+        try:
+            os.pwrite(fd, b"0", 0)
+        except OSError:
+            return False
+        return True
 
 
 def with_counted(first: Usage, later: Usage | None) -> Usage:
     """Return a step's usage with what was counted of its cgroup later, when nothing of the step was left."""
-    counted = Counted(later.cgroup) if later is not None else Counted(0)
-    if later is None or not counted:
+    if later is None or not later.cgroup:
         return first
+    counted = Counted(later.cgroup)
     names = [name for part, some in FIELDS.items() if part in counted for name in some]
     return replace(first, cgroup=first.cgroup | later.cgroup, **{name: getattr(later, name) for name in names})
 
 
 def _since(now: int, before: int | None) -> int:
-    return max(0, now - (before or 0))
+    return min(max(0, now - (before or 0)), MAX_COUNT)
+
+
+def _value(text: bytes, name: bytes) -> int:
+    """
+    Raises:
+        ValueError: it is not there.
+    """
+    at = text.index(name) + len(name)
+    return int(text[at : text.index(b"\n", at)])
 
 
 def _open(path: str) -> int:
