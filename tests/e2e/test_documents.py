@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from hal.core.model import specs_from_text
+from hal.daemons.agent.keeper.sandbox_probe import find_sandbox
 from tests.e2e.conftest import DEADLINE_S, LiveHal
 
 ROOT = Path(__file__).parents[2]
@@ -72,6 +73,12 @@ def test_the_example_of_dependencies_works(shared_hal: LiveHal, tmp_path: Path) 
     assert "If that can never be met, this job is held" in out
     assert "held by its rule on_dependency_failed" in out
     assert "5 succeeded, 1 cancelled" in out
+
+
+@pytest.mark.skipif(not find_sandbox(), reason="no sandbox here: apt-get install bubblewrap")
+def test_the_example_of_sandboxes_works(shared_hal: LiveHal, tmp_path: Path) -> None:
+    out = run_page("docs/sandbox.md", shared_hal, tmp_path)
+    assert out.split("\n")[:3] == ["mine", "nothing else can be changed", "1"]
 
 
 def test_the_example_of_renting_works(shared_hal: LiveHal, tmp_path: Path) -> None:

@@ -101,6 +101,8 @@ class JobOptions(TypedDict, total=False):
     """Nodes not to run on, by name."""
     gates: str | JobGate | Sequence[str | JobGate]
     """Services of the node that let each attempt begin, or end: 'stage,policy=elsewhere,argument=genome'."""
+    sandbox: bool | str | Sequence[str]
+    """What to keep it from on its node: True, or 'private-tmp,no-network' (docs/sandbox.md)."""
     hold: bool
     script: str
     """Text of a script, instead of a command."""

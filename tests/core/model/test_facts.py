@@ -17,6 +17,7 @@ def test_what_is_known_of_a_node_is_a_label() -> None:
         host="blade7",
         cpu=CpuFacts(model="AMD EPYC 9654 96-Core Processor"),
         gpus=(GpuFacts(index=0, model="NVIDIA H200"), GpuFacts(index=1, model="NVIDIA H200")),
+        sandbox="bwrap",
         domain="dc1/rack3",
     )
     assert automatic_labels("n1", facts) == {
@@ -26,6 +27,7 @@ def test_what_is_known_of_a_node_is_a_label() -> None:
         "hal.arch": "x86_64",
         "hal.cpu": "amd-epyc-9654-96-core-processor",
         "hal.gpu": "nvidia-h200",
+        "hal.sandbox": "bwrap",
         "hal.domain": "dc1/rack3",
         "hal.domain.1": "dc1",
         "hal.domain.2": "dc1/rack3",

@@ -99,6 +99,11 @@ _JOB_OPTIONS = (
         "Fields: phase (preparing, finalising), policy (wait, elsewhere, fail, ignore), deadline, argument. "
         "Repeatable.",
     ),
+    click.option(
+        "--sandbox",
+        metavar="WORDS",
+        help="What to keep it from on its node: yes (own-proc,private-tmp,read-only), no-network, writable=/DIR.",
+    ),
     click.option("--hold", is_flag=True, help="Submit it held; `hal release` lets it start."),
     click.option("--begin", metavar="TIME", help="Do not start before TIME: 2030-01-31T18:00, or now+2h."),
     click.option("--signal", metavar="NAME@TIME", help="Send a signal TIME before the walltime ends: USR1@5m."),

@@ -186,6 +186,7 @@ def _render_job(screen: Screen, info: JobInfo, used: str = "") -> None:
             "used": used,
             "excludes": ", ".join(spec.get("exclude", ())),
             "gates": ", ".join(f"{gate['name']} ({_gate_fields(gate)})" for gate in spec.get("gates", ())),
+            "sandbox": ", ".join(spec.get("sandbox", ())),
             "labels": ", ".join(f"{key}={value}" for key, value in info.labels.items()),
             "comment": str(spec.get("comment", "")),
             "trace": info.trace_id if spec.get("traceparent") else "",

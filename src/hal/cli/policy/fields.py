@@ -46,6 +46,7 @@ HELP: Mapping[str, str] = {
     "operators": "Let this user open, drain and close it, and control its jobs.",
     "coordinators": "Let this user limit its users, and control its jobs.",
     "delegated": "A coordinator of the account has set it.",
+    "sandbox": "What its jobs are kept from on their nodes: yes, or words of docs/sandbox.md.",
     "on_node_lost": "Default for what happens to tasks whose node is unreachable.",
     "on_dependency_failed": "Default for what happens to jobs whose dependencies can no longer be met.",
     "preempts": "Queue whose running tasks its jobs may preempt.",

@@ -20,6 +20,7 @@ from hal.core.model.errors import SpecError, shown
 from hal.core.model.gate import parse_gate
 from hal.core.model.job import MAX_RETRIES, MAX_TASKS, ArrayRange, Constraint, JobSpec, check_spec
 from hal.core.model.resources import Resources
+from hal.core.model.sandbox import parse_sandbox
 from hal.core.model.units import MAX_AMOUNT, Duration, parse_duration
 
 T = TypeVar("T")
@@ -169,6 +170,9 @@ def spec_schema() -> dict[str, Any]:
     fields["retries"] = _or(count, {"$ref": "#/$defs/Retries"}, default={})
     fields["constraints"]["items"] = _or({"type": "string"}, {"$ref": "#/$defs/Constraint"})
     fields["gates"]["items"] = _or({"type": "string"}, {"$ref": "#/$defs/JobGate"})
+    fields["sandbox"] = _or(
+        {"type": "boolean"}, {"type": "string"}, fields["sandbox"], default=[], examples=[True, "yes,no-network"]
+    )
     each = _or({"type": "string"}, {"type": "integer", "minimum": 1}, {"$ref": "#/$defs/Dependency"})
     fields["dependencies"]["items"] = each
     fields["dependencies"] = _or(
@@ -285,6 +289,8 @@ def _loosened(raw: Mapping[Any, Any]) -> dict[str, Any]:
         out["constraints"] = [parse_constraint(c) if isinstance(c, str) else c for c in out["constraints"]]
     if isinstance(out.get("gates"), list | tuple):
         out["gates"] = [parse_gate(one) if isinstance(one, str) else one for one in out["gates"]]
+    if "sandbox" in out:
+        out["sandbox"] = parse_sandbox(out["sandbox"])
     if isinstance(out.get("dependencies"), str | list | tuple):
         out["dependencies"] = _dependencies(out["dependencies"])
     if isinstance(out.get("begin_at_ms"), str | datetime):

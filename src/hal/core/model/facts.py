@@ -26,6 +26,8 @@ AUTOMATIC: Final = "hal."
 """The prefix of labels that HAL makes."""
 NODE_LABEL: Final = f"{AUTOMATIC}node"
 """The label that has the node's name."""
+SANDBOX_LABEL: Final = f"{AUTOMATIC}sandbox"
+"""The label of nodes that can run steps in sandboxes."""
 
 _LEVEL: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?\Z")
 _NOT_A_WORD: Final = re.compile(r"[^a-z0-9._]+")
@@ -99,6 +101,8 @@ class Facts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     numa: tuple[NumaFacts, ...] = ()
     disks: tuple[DiskFacts, ...] = ()
     gpus: tuple[GpuFacts, ...] = ()
+    sandbox: str = ""
+    """What makes sandboxes for steps, `bwrap`; '': nothing here can."""
     domain: str = ""
     """Location, from the widest level to the narrowest: `dc1/rack3`."""
     address: str = ""
@@ -146,7 +150,7 @@ def check_domain(path: str) -> str:
 
 def automatic_labels(node: str, facts: Facts) -> dict[str, str]:
     """Labels that constraints can use on any node: `hal.node`, `hal.host`, `hal.os`, `hal.arch`, `hal.cpu`, `hal.gpu`,
-    `hal.domain`, with `hal.domain.1`, `hal.domain.2` … for its levels. An unknown fact has no label."""
+    `hal.sandbox`, `hal.domain`, with `hal.domain.1`, `hal.domain.2` … for its levels. An unknown fact has no label."""
     models = {gpu.model for gpu in facts.gpus}
     found = {
         "node": node,
@@ -155,6 +159,7 @@ def automatic_labels(node: str, facts: Facts) -> dict[str, str]:
         "arch": facts.architecture,
         "cpu": label_word(facts.cpu.model),
         "gpu": label_word(models.pop()) if len(models) == 1 else "",
+        "sandbox": label_word(facts.sandbox),
         "domain": facts.domain,
     }
     levels = facts.domain.split("/") if facts.domain else []

@@ -27,6 +27,7 @@ from hal.core.model.errors import SpecError, shown
 from hal.core.model.gate import JobGate, check_gates
 from hal.core.model.path_patterns import check_path
 from hal.core.model.resources import Resources
+from hal.core.model.sandbox import READ_ONLY, check_sandbox
 from hal.core.model.trace_context import trace_id_of
 from hal.core.model.units import MAX_AMOUNT, Duration
 
@@ -250,6 +251,10 @@ class JobSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     gates: Annotated[
         tuple[JobGate, ...], Meta(description="services of the node that let each attempt begin, or end; see gates.md")
     ] = ()
+    sandbox: Annotated[
+        tuple[str, ...],
+        Meta(description="what its processes are kept from on their nodes; true: own-proc, private-tmp, read-only"),
+    ] = ()
     on_node_lost: Annotated[
         OnNodeLost | None,
         Meta(description="what happens if the node of a task is unreachable; unset: the queue's setting"),
@@ -302,6 +307,7 @@ def check_spec(spec: JobSpec) -> JobSpec:
     _check_labels(spec)
     _check_excluded(spec.exclude)
     check_gates(spec.gates)
+    spec = _check_sandbox(spec)
     _check_comment(spec.comment)
     _check_streams(spec)
     if spec.traceparent and not trace_id_of(spec.traceparent):
@@ -402,6 +408,13 @@ def _check_streams(spec: JobSpec) -> None:
         check_path(field, getattr(spec, field), MAX_PATH_BYTES)
     if spec.open_mode is not OpenMode.TRUNCATE and not spec.error_path:
         raise SpecError("open_mode: has no effect without stdout or stderr", hint="name a file, or leave it out")
+
+
+def _check_sandbox(spec: JobSpec) -> JobSpec:
+    words = check_sandbox(spec.sandbox)
+    if READ_ONLY in words and spec.workdir == "/":
+        raise SpecError(f"workdir: / would undo {READ_ONLY} of its sandbox", hint="name a directory below it")
+    return spec if words == spec.sandbox else msgspec.structs.replace(spec, sandbox=words)
 
 
 def check_constraints(constraints: tuple[Constraint, ...], field: str = "constraints") -> None:

@@ -95,6 +95,8 @@ class Queue(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
     """False: none of its jobs starts; those that run continue."""
     operators: tuple[str, ...] = ()
     """Users who may open, drain and close it, and see, hold, release and cancel the jobs in it."""
+    sandbox: tuple[str, ...] = ()
+    """What its jobs are kept from on their nodes, beside what they ask for themselves."""
     on_node_lost: OnNodeLost = OnNodeLost.WAIT
     on_dependency_failed: Failed = Failed.CANCEL
     preempts: tuple[str, ...] = ()

@@ -38,6 +38,7 @@ from hal.core.model.policy import (
 from hal.core.model.policy_hours import parse_hours
 from hal.core.model.policy_scope import MAX_DEPTH
 from hal.core.model.resources import MAX_RESOURCES
+from hal.core.model.sandbox import check_sandbox
 from hal.core.model.units import MAX_AMOUNT, Duration, format_duration, resource_name
 
 MAX_QUEUES: Final = 1_000
@@ -280,6 +281,7 @@ def _check_queue(queue: Queue, at: str, policy: Policy) -> None:
     _number(f"{at}.priority", queue.priority, -MAX_PRIORITY, MAX_PRIORITY)
     if queue.weights is not None:
         _check_weights(queue.weights, f"{at}.weights")
+    check_sandbox(queue.sandbox, f"{at}.sandbox")
     _positive(f"{at}.default_walltime", queue.default_walltime)
     _positive(f"{at}.max_walltime", queue.max_walltime)
     if queue.default_walltime and queue.max_walltime and queue.default_walltime > queue.max_walltime:

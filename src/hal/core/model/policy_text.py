@@ -20,6 +20,7 @@ from hal.core.model.errors import SpecError, shown
 from hal.core.model.policy import Account, Booking, FairShare, GateRule, Limit, Policy, Qos, Queue, Weights
 from hal.core.model.policy_check import check_policy
 from hal.core.model.resources import Resources
+from hal.core.model.sandbox import parse_sandbox
 
 T = TypeVar("T", bound=Struct)
 
@@ -109,6 +110,8 @@ def policy_schema() -> dict[str, Any]:
     for name, field in (("Queue", "nodes"), ("Booking", "constraints")):
         items = definitions[name]["properties"][field]["items"]
         definitions[name]["properties"][field]["items"] = {"anyOf": [{"type": "string"}, items]}
+    sandbox = definitions["Queue"]["properties"]["sandbox"]
+    definitions["Queue"]["properties"]["sandbox"] = {"anyOf": [{"type": "boolean"}, {"type": "string"}, sandbox]}
     for field in ("resources", "hours", "max_job", "borrow"):
         definitions["Limit"]["properties"][field]["anyOf"].append({"type": "string"})
     accounts = definitions["Policy"]["properties"]["accounts"]
@@ -135,6 +138,8 @@ def _loosened(raw: Any, kind: type[Struct], at: str) -> Any:
     if not isinstance(raw, Mapping):
         return raw
     out = {str(key): value for key, value in raw.items()}
+    if kind is Queue and "sandbox" in out:
+        out["sandbox"] = parse_sandbox(out["sandbox"])
     conditions = _CONDITIONS.get(kind)
     if conditions is not None and isinstance(out.get(conditions), list | tuple):
         out[conditions] = [parse_constraint(one) if isinstance(one, str) else one for one in out[conditions]]

@@ -16,6 +16,7 @@ from hal.daemons.agent.agent import Agent, AgentSettings
 from hal.daemons.agent.arguments import NodeArguments, parse_arguments
 from hal.daemons.agent.gate_notes import GateFiles
 from hal.daemons.agent.health import Condition
+from hal.daemons.agent.keeper.sandbox_probe import find_sandbox
 from hal.daemons.agent.node_file import read_node_section
 from hal.daemons.agent.node_id import identify_home, read_node_id
 from hal.runtime.authority import NodeIdentity
@@ -51,10 +52,11 @@ def build_settings(
     """Build the settings of a node's agent: for the controller of this home, or for those of another machine."""
     domain = arguments.domain or check_domain(section.domain)
     id_file = home.node(arguments.node).id_file
+    sandbox = find_sandbox()
 
     def facts() -> Facts:
         known = {"node_id": read_node_id(id_file, new_id), "home_id": identify_home(home.root)}
-        return replace(read_machine(home.root), domain=domain, address=arguments.address, **known)
+        return replace(read_machine(home.root), domain=domain, address=arguments.address, sandbox=sandbox, **known)
 
     def condition() -> Condition:
         space = space_at(home.root)

@@ -14,6 +14,7 @@ from msgspec import Meta, Struct
 from hal.core.model import StepId
 from hal.core.model.gate import MAX_JOB_GATES, GatePhase, GatePolicy
 from hal.core.model.grace import DEFAULT_GRACE_MS
+from hal.core.model.sandbox import MAX_WORDS
 from hal.wire.bounds import (
     MAX_ITEMS,
     Amount,
@@ -115,6 +116,8 @@ class StepTemplate(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     """How much of each of stdout and stderr is kept; older output is rotated away."""
     guard: bool = False
     """True for on_node_lost=requeue: the step ends with its keeper and with its lease."""
+    sandbox: Annotated[tuple[Text, ...], Meta(max_length=MAX_WORDS)] = ()
+    """Words of `hal.core.model.sandbox`. A node gets them only if its facts say that it has sandboxes."""
     user: Name = ""
     """The user who submitted the job; empty: not given."""
     key: Name = ""

@@ -26,6 +26,7 @@ POLICY = policy_from_plain(
             "night": {"accounts": ["org"], "qos": ["low", "high"], "default_qos": "low", "max_walltime": "8h"},
             "strict": {"qos": ["low"], "users": ["ann"]},
             "shut": {"open": False},
+            "untrusted": {"sandbox": "read-only,writable=/scratch"},
         },
         "limits": {
             "gpus": {"account": "org", "max_job": {"gpu": 8}, "max_nodes": 4},
@@ -50,6 +51,12 @@ def spec(**fields: Any) -> Any:
     [
         ({"queue": "nigth"}, "ann", "'nigth' is not a queue; did you mean 'night'? (valid queues: default, night"),
         ({"queue": "shut"}, "ann", "queue 'shut' is closed"),
+        (
+            {"queue": "untrusted", "sandbox": "read-only,writable=/home"},
+            "ann",
+            "sandbox: queue 'untrusted' does not let its jobs write to '/home' (it lets them write to /scratch)",
+        ),
+        ({"queue": "untrusted", "workdir": "/"}, "ann", "workdir: / would undo read-only of queue 'untrusted'"),
         ({"account": "mll"}, "ann", "account: 'mll' is not known to this HAL; did you mean 'ml'?"),
         ({"account": "bio"}, "bob", "account 'bio' is closed to user 'bob' (valid users: ann)"),
         ({"user": "eve"}, "ann", "user: 'eve' is not known to this HAL"),
@@ -192,3 +199,10 @@ def test_a_changed_pool_of_a_queue_concerns_what_waits() -> None:
     (rule,) = plane.live(job).request.constraints
     assert (rule.key, rule.values) == ("gpu", ("a100",))
     assert (job, 1) in plane.engine.pending
+
+
+def test_a_job_in_a_queue_has_its_queues_sandbox_and_its_own() -> None:
+    """Whichever asks for more; also where it may write."""
+    job = spec(queue="untrusted", sandbox="read-only,private-tmp,writable=/scratch/ann")
+    words = ("private-tmp", "read-only", "writable=/scratch", "writable=/scratch/ann")
+    assert admitted(job, POLICY, user="ann", now_ms=NOW_MS).sandbox == words

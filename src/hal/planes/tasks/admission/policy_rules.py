@@ -36,6 +36,7 @@ from hal.core.model.occurrences import current_occurrence
 from hal.core.model.policy import Account, Booking, Limit, Policy, Qos, Queue
 from hal.core.model.policy_check import instant_text, near
 from hal.core.model.policy_scope import Owner, is_within, ledger, ledger_text
+from hal.core.model.sandbox import READ_ONLY, check_sandbox, merge_sandboxes
 from hal.planes.tasks.admission.site_rules import ruled
 
 MAX_JOBS_IN_SUBMISSION: Final = 100_000
@@ -98,9 +99,11 @@ def admitted(
     if spec.dependencies and if_never is None:
         if_never = queue.on_dependency_failed
     if_lost = _if_lost(spec, queue)
-    if walltime == spec.walltime and if_never is spec.on_dependency_failed and if_lost is spec.on_node_lost:
+    sandbox = _sandbox(spec, queue)
+    same = if_never is spec.on_dependency_failed and if_lost is spec.on_node_lost and sandbox == spec.sandbox
+    if walltime == spec.walltime and same:
         return spec
-    return replace(spec, walltime=walltime, on_dependency_failed=if_never, on_node_lost=if_lost)
+    return replace(spec, walltime=walltime, on_dependency_failed=if_never, on_node_lost=if_lost, sandbox=sandbox)
 
 
 def with_defaults(spec: JobSpec, policy: Policy, known: LimitsByOwner | None = None) -> JobSpec:
@@ -121,6 +124,13 @@ def _if_lost(spec: JobSpec, queue: Queue) -> OnNodeLost | None:
     if spec.on_node_lost is None and queue.on_node_lost is OnNodeLost.REQUEUE:
         return OnNodeLost.REQUEUE
     return spec.on_node_lost
+
+
+def _sandbox(spec: JobSpec, queue: Queue) -> tuple[str, ...]:
+    words = merge_sandboxes(spec.sandbox, check_sandbox(queue.sandbox), queue.name)
+    if READ_ONLY in words and spec.workdir == "/":
+        raise SpecError(f"workdir: / would undo {READ_ONLY} of queue '{queue.name}'", hint="name a directory below it")
+    return words
 
 
 def owner_of(spec: JobSpec) -> Owner:

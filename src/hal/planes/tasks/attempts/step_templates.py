@@ -55,6 +55,7 @@ def step_template(job: LiveJob, secret: str, reached_at: Mapping[str, str]) -> S
         walltime_ms=job.walltime_ms or 0,
         signal=signal.name if signal else "",
         signal_before_ms=int(signal.before) if signal else 0,
+        sandbox=spec.sandbox,
         guard=spec.on_node_lost is OnNodeLost.REQUEUE,
         user=job.user,
         key=job_key(secret, job.id),

@@ -6,14 +6,18 @@ until a new class or owner appears.
 
 from __future__ import annotations
 
+from typing import Final
+
 from hal.core.engine.classes import ClassSpec, Match, OwnerSpec, Requirement
 from hal.core.model import JobSpec, Resources
-from hal.core.model.facts import NODE_LABEL
-from hal.core.model.job import Constraint
+from hal.core.model.facts import NODE_LABEL, SANDBOX_LABEL
+from hal.core.model.job import Constraint, Operator
 from hal.core.model.policy_scope import Owner
 
 MAX_INTERNED = 4_096
 """Classes (and owners) kept; when more are seen, the table starts again from those of the next events."""
+
+_SANDBOXES: Final = (Constraint(SANDBOX_LABEL, Operator.EXISTS),)
 
 ClassKey = tuple[
     Resources, int, tuple[Constraint, ...], tuple[Constraint, ...], tuple[str, ...], str, tuple[tuple[str, int], ...]
@@ -38,6 +42,8 @@ class Interning:
 
     def class_of(self, spec: JobSpec, pool: tuple[Constraint, ...] = ()) -> ClassSpec:
         """What each attempt of a task takes; `pool` says what its queue asks of nodes."""
+        if spec.sandbox:
+            pool += _SANDBOXES
         licences = tuple(sorted(spec.licences.items())) if spec.licences else ()
         key = (spec.request, spec.nodes, spec.constraints, pool, spec.exclude, spec.booking, licences)
         found = self._class_of.get(key)

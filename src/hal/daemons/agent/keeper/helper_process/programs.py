@@ -43,6 +43,7 @@ class Recipe:
         self.script: str = plain["script"]
         self.env: dict[str, str] = variables | plain["env"]
         self.workdir: str = plain["workdir"]
+        self.sandbox: tuple[str, ...] = tuple(plain["sandbox"])
         self._program = ""
         """Where argv[0] was found, once it was looked up."""
 

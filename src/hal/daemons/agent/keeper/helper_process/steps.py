@@ -23,6 +23,7 @@ from hal.daemons.agent.keeper.helper_process.keeper_link import MAX_TEXT, Keeper
 from hal.daemons.agent.keeper.helper_process.orders import Given, Order, Orders, job_of
 from hal.daemons.agent.keeper.helper_process.own_files import open_own
 from hal.daemons.agent.keeper.helper_process.programs import Recipe, spawn
+from hal.daemons.agent.keeper.helper_process.sandbox import sandboxed
 from hal.daemons.agent.keeper.helper_process.spawn_failures import CannotSpawnError, CannotSpawnHereError
 from hal.daemons.agent.keeper.helper_process.step_files import Directories, write_script
 
@@ -232,6 +233,17 @@ class Helper:
             else:
                 program, argv = recipe.program(), recipe.argv
             merged = recipe.env | order.env
+            if recipe.sandbox:
+                argv = sandboxed(
+                    recipe.sandbox,
+                    program,
+                    argv,
+                    merged,
+                    here=os.getcwd(),
+                    keeps=bool(recipe.workdir),
+                    script=bool(recipe.script),
+                )
+                program = argv[0]
             for problem in self._enter_cgroups(order):
                 self._link.report("N", step, problem)
             boot_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
