@@ -126,7 +126,7 @@ def test_the_example_of_nodes_works(own_hal: LiveHal, tmp_path: Path) -> None:
     _, _, after = out.partition("n2 removed")
     assert "n2" not in after.partition("HAL is up")[0]
     assert "prolog-failed" in after
-    assert re.search(r"n1 +cordoned .*prolog: .*scratch is not mounted \(exit code 3\), for task", after)
+    assert re.search(r"n1 +cordoned .*prolog: .*scratch is not mounted \(exit code 3\), for job", after)
     assert len(re.findall(r"^epilog of \d+\.\d on n2$", after, re.MULTILINE)) >= 2
     assert re.search(r"n1 +up", after.splitlines()[-2])
 

@@ -9,7 +9,7 @@ from hal.planes.tasks.jobs.requeues import EndedTask, EndedTasks
 from hal.planes.tasks.jobs.updates import JobPatch
 from hal.planes.tasks.live.attempt import Attempt
 from hal.planes.tasks.live.job import LiveJob
-from hal.planes.tasks.live.node import reason_of
+from hal.planes.tasks.live.node import reason_of, without_jobs
 from hal.planes.tasks.live.standings import EndedJob
 from hal.planes.tasks.nodes.arrivals import Arrival
 from hal.planes.tasks.nodes.closures import Drain
@@ -51,4 +51,5 @@ __all__ = [
     "emptied",
     "job_row",
     "reason_of",
+    "without_jobs",
 ]

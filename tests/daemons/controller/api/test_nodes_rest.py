@@ -9,9 +9,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from hal.core.lifecycle import GateState
 from hal.core.model.facts import CpuFacts, Facts, GpuFacts
 from hal.planes.tasks import TaskPlane
 from hal.store import NodeRow
+from hal.wire.frames.controller_agent import Gates, StepGate
+from tests.daemons.controller.access.people import person
 from tests.daemons.controller.running import Running, on_controller, running
 
 SLEEP = {"command": ["sleep"]}
@@ -91,6 +94,29 @@ def test_others_have_their_turn_between_the_nodes_of_one_request(
         turn()
         await act(hal, "cordon", "n1", "n2", "n3")
         assert len(set(at)) == 3
+
+    on_controller(hal_home, body)
+
+
+def test_safety_a_user_is_not_told_for_whose_job_a_prolog_has_failed(hal_home: Path) -> None:
+    """Neither by the node nor where `hal why` names nodes that accept no work; an operator is."""
+
+    async def body(hal: Running) -> None:
+        agent = await hal.agent()
+        (job,) = await hal.submit(SLEEP)
+        await agent.until(lambda agent: bool(agent.running))
+        (step,) = agent.running
+        agent._send(Gates(gates=(StepGate(step, "prolog", GateState.FAILED, "no scratch"),)))
+        await hal.until(lambda: hal.api.nodes.get("n1").state == "draining")
+        assert (await node(hal, "n1"))["reason"] == f"prolog: no scratch, for job {job}"
+        async with person(hal, "bob", role="user") as bob:
+            (own,) = (await bob.post("/v1/jobs", json=SLEEP)).json()["ids"]
+            (listed,) = (await bob.get("/v1/nodes")).json()["nodes"]
+            shown = (await bob.get("/v1/nodes/n1")).json()
+            why = (await bob.get(f"/v1/jobs/{own}/why")).json()["message"]
+        for view in (listed, shown):
+            assert (view["reason"], ["by" in one for one in view["closures"]]) == ("prolog: no scratch", [False])
+        assert "(prolog: no scratch)" in why
 
     on_controller(hal_home, body)
 

@@ -129,7 +129,7 @@ def test_a_failed_prolog_drains_the_node_and_sends_the_task_elsewhere() -> None:
     assert prolog_fails(plane, job) == "n1"
     assert nodes_in(plane, NodeState.CORDONED) == ["n1"]
     row = plane.plane._table.nodes["n1"]
-    assert reason_of(row) == f"prolog: {WHY}, for task {job}.0"
+    assert reason_of(row) == f"prolog: {WHY}, for job {job}"
     task_range = plane.live(job).ranges[0]
     assert (task_range.state, task_range.attempt, task_range.retries, task_range.eligible_ms) == (
         TaskState.PENDING,
@@ -162,7 +162,7 @@ def test_a_failed_epilog_drains_the_node_and_leaves_the_result() -> None:
     assert nodes_in(plane, NodeState.DRAINING) == ["n1"]
     assert plane.end(job).ended[0].state is TaskState.SUCCEEDED
     assert nodes_in(plane, NodeState.CORDONED) == ["n1"]
-    assert reason_of(plane.plane._table.nodes["n1"]) == f"epilog: {WHY}, for task {job}.0"
+    assert reason_of(plane.plane._table.nodes["n1"]) == f"epilog: {WHY}, for job {job}"
 
 
 def test_an_epilog_of_what_is_long_over_closes_its_node_all_the_same() -> None:

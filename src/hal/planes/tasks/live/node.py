@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from msgspec.structs import replace
+
 from hal.core.engine.events import Health, NodeSpec
 from hal.core.model import NodeState
 from hal.store.operations import Closure, NodeRow
@@ -28,6 +30,7 @@ CHECK: Final = "check "
 HEARD: Final = frozenset({NodeState.UP, NodeState.CORDONED, NodeState.DRAINING})
 GONE: Final = frozenset({NodeState.DOWN, NodeState.REMOVED})
 """The engine knows no such node: nothing is admitted because it could once have held it."""
+_JOB: Final = "job "
 _HEALTH: Final = {
     NodeState.UP: Health.UP,
     NodeState.CORDONED: Health.CORDONED,
@@ -41,17 +44,32 @@ def node_spec(row: NodeRow) -> NodeSpec:
     return NodeSpec(row.name, row.capacity, row.labels, _HEALTH.get(row.state, Health.DOWN))
 
 
-def reason_of(row: NodeRow) -> str:
-    """Why nothing new starts on the node, in words; '' when it is up."""
-    return "; ".join([row.reason] * bool(row.reason) + [in_words(one) for one in row.about.closures])
+def reason_of(row: NodeRow, *, to_all: bool = False) -> str:
+    """Why nothing new starts on the node, in words; '' when it is up.
+
+    Args:
+        to_all: as everybody may read it, see `without_jobs`.
+    """
+    closures = map(without_jobs, row.about.closures) if to_all else row.about.closures
+    return "; ".join([row.reason] * bool(row.reason) + [in_words(one) for one in closures])
 
 
 def in_words(closure: Closure) -> str:
     """A closure as people read it."""
     if closure.source != PERSON:
-        return f"{closure.source}: {closure.reason}"
+        return f"{closure.source}: {closure.reason}" + (f", for {closure.by}" if closure.by else "")
     what = "drained" if closure.drain else "cordoned"
     return f"{what} by {closure.by}" + (f": {closure.reason}" if closure.reason else "")
+
+
+def job_name(job: int) -> str:
+    """By whom a node is closed on which a script has failed for that job; no user's name has a space."""
+    return f"{_JOB}{job}"
+
+
+def without_jobs(closure: Closure) -> Closure:
+    """The closure as everybody may read it: not for whose job a script failed."""
+    return replace(closure, by="") if closure.by.startswith(_JOB) else closure
 
 
 def eviction_of(row: NodeRow) -> int | None:

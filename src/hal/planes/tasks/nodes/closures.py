@@ -329,7 +329,7 @@ def closed_to(table: JobTable, job: LiveJob) -> str:
         and all(one.holds(row.labels) for one in requirements)
     ]
     named = [
-        f"{row.name} is {row.state}" + (f" ({reason_of(row)})" if reason_of(row) else "")
+        f"{row.name} is {row.state}" + (f" ({reason_of(row, to_all=True)})" if reason_of(row) else "")
         for row in islice(found, MAX_NAMED)
     ]
     if len(found) > MAX_NAMED:

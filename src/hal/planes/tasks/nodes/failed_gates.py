@@ -13,7 +13,7 @@ from hal.core.lifecycle import TaskEvent
 from hal.core.model import EventKind, StepId
 from hal.core.model.eviction import MAX_REASON
 from hal.planes.tasks.live.job import LiveJob
-from hal.planes.tasks.live.node import EPILOG, PROLOG
+from hal.planes.tasks.live.node import EPILOG, PROLOG, job_name
 from hal.planes.tasks.nodes.closures import close
 from hal.planes.tasks.table.table import JobTable
 from hal.store.operations import Closure
@@ -55,26 +55,19 @@ def _close(
     row = table.nodes.get(node)
     if row is None or any(one.source == source for one in row.about.closures):
         return False
-    text = f"{reason[:MAX_REASON]}, for task {step.job}.{step.task}"
-    close(
-        table,
-        row,
-        Closure(source=source, reason=text, by=_by(step.job) if by is None else by, since_ms=now_ms, drain=True),
-    )
+    # Everybody may read why a node is closed: only operators are told for whose job.
+    by = job_name(step.job) if by is None else by
+    close(table, row, Closure(source=source, reason=reason[:MAX_REASON], by=by, since_ms=now_ms, drain=True))
     return True
 
 
 def _closed_by(table: JobTable, job: int) -> list[str]:
-    by = _by(job)
+    by = job_name(job)
     return [
         name
         for name, row in sorted(table.nodes.items())
         if any(one.source == PROLOG and one.by == by for one in row.about.closures)
     ]
-
-
-def _by(job: int) -> str:
-    return f"job {job}"
 
 
 def _hold(table: JobTable, job: LiveJob, node: str, closed: list[str], reason: str) -> None:

@@ -13,7 +13,8 @@ from hal.daemons.controller.service.controller_api import ControllerApi
 from hal.daemons.controller.service.nodes.nodes import DrainBody, FenceBody, NodeAction, NodesBody
 from hal.daemons.controller.service.nodes.views import NodeView
 from hal.daemons.controller.service.outcomes import Outcomes
-from hal.rest.rights import EVERYBODY, OPERATORS
+from hal.rest.enforcement import reach_of
+from hal.rest.rights import EVERYBODY, OPERATORS, OWNERS, Reach
 
 
 class NodesList(Struct, frozen=True, kw_only=True):
@@ -24,12 +25,17 @@ class NodesList(Struct, frozen=True, kw_only=True):
 
 async def list_nodes(api: ControllerApi, call: Call) -> object:
     """Return all nodes."""
-    return NodesList(nodes=api.nodes.all())
+    return NodesList(nodes=api.nodes.all(to_all=_as_all(call)))
 
 
 async def get_node(api: ControllerApi, call: Call) -> object:
     """Return a node."""
-    return api.nodes.get(call.path("name"))
+    return api.nodes.get(call.path("name"), to_all=_as_all(call))
+
+
+def _as_all(call: Call) -> bool:
+    """Whether the caller sees no more than everybody: not for whose job a script of the site has failed."""
+    return reach_of(call.visit.identity, OWNERS, narrowed_too=False) is not Reach.ALL
 
 
 async def fence_node(api: ControllerApi, call: Call) -> object:
@@ -41,7 +47,7 @@ async def fence_node(api: ControllerApi, call: Call) -> object:
 async def wait_for_node(api: ControllerApi, call: Call) -> object:
     """Wait until a node is empty; returns its state after at most the given time."""
     await api.nodes.wait(call.path("name"), call.params.seconds("timeout_s", DEFAULT_WAIT_S))
-    return api.nodes.get(call.path("name"))
+    return api.nodes.get(call.path("name"), to_all=_as_all(call))
 
 
 async def control_nodes(action: NodeAction, api: ControllerApi, call: Call) -> object:

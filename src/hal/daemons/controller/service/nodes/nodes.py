@@ -14,7 +14,7 @@ from hal.core.model.eviction import DEFAULT_GRACE_MS, EvictMode
 from hal.daemons.controller.service.nodes.views import NodeView
 from hal.daemons.controller.service.outcomes import Outcomes, OutcomeView, outcome_view
 from hal.daemons.controller.service.parts import Parts
-from hal.planes.tasks import Drain, Submitter, Work, reason_of
+from hal.planes.tasks import Drain, Submitter, Work, reason_of, without_jobs
 from hal.store import NodeRow
 
 MAX_NODES = 10_000
@@ -179,13 +179,14 @@ class Nodes:
 
     # ── read ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def all(self) -> list[NodeView]:
-        """All nodes by name."""
+    def all(self, *, to_all: bool = False) -> list[NodeView]:
+        """All nodes by name; `to_all`: as everybody may see them, without jobs."""
         running = self._parts.plane.tally_nodes()
-        return [self._node(row, running.get(name, 0)) for name, row in sorted(self._parts.plane.nodes.items())]
+        rows = sorted(self._parts.plane.nodes.items())
+        return [self._node(row, running.get(name, 0), to_all) for name, row in rows]
 
-    def get(self, name: str) -> NodeView:
-        """One node.
+    def get(self, name: str, *, to_all: bool = False) -> NodeView:
+        """One node; `to_all`: as for `all`.
 
         Raises:
             NotFoundError: there is none of that name.
@@ -193,9 +194,10 @@ class Nodes:
         row = self._parts.plane.nodes.get(name)
         if row is None:
             raise no_node(name)
-        return replace(self._node(row, self._parts.plane.tally_nodes().get(name, 0)), facts=row.about.facts)
+        running = self._parts.plane.tally_nodes().get(name, 0)
+        return replace(self._node(row, running, to_all), facts=row.about.facts)
 
-    def _node(self, row: NodeRow, running: int) -> NodeView:
+    def _node(self, row: NodeRow, running: int, to_all: bool) -> NodeView:
         heard = self._parts.agents.last_heard_ms(row.name) or row.last_seen_ms
         return NodeView(
             name=row.name,
@@ -203,13 +205,13 @@ class Nodes:
             capacity=row.capacity,
             free=self._parts.engine.free(row),
             labels=row.labels,
-            reason=reason_of(row),
+            reason=reason_of(row, to_all=to_all),
             last_seen_ms=heard or None,
             running=running,
             notes=row.notes,
             connected=self._parts.agents.connected(row.name),
             boot_id=row.boot_id,
-            closures=row.about.closures,
+            closures=tuple(map(without_jobs, row.about.closures)) if to_all else row.about.closures,
         )
 
 
