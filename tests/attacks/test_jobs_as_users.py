@@ -99,7 +99,8 @@ def test_the_token_ends_with_its_job(crowd_hal: LiveHal) -> None:
     """What a job wrote away opens nothing afterwards, by socket and from outside; nor does a forged one, while it
     runs."""
     _, token, _ = inside(crowd_hal, "printf %s $HAL_STEP_TOKEN")
-    ran = crowd_hal.run("whoami", HAL_STEP_TOKEN=token, HAL_NODE="n1")
+    (node,) = crowd_hal.home.node_names()
+    ran = crowd_hal.run("whoami", HAL_STEP_TOKEN=token, HAL_NODE=node)
     assert ran.code != 0
     assert "has ended" in ran.err
     code, _, err = inside(crowd_hal, 'export HAL_STEP_TOKEN=$(echo $HAL_STEP_TOKEN | sed "s/.$/x/"); hal whoami', "bob")

@@ -293,6 +293,7 @@ class Network:
     def __exit__(self, *_: object) -> None:
         for host in reversed(self.hosts):
             host.remove()
+            host.home.drop_passage()
         ip("netns", "delete", self.switch)
         shutil.rmtree(self.root, ignore_errors=True)
 

@@ -106,6 +106,7 @@ async def running(
                 await controller.close()
                 await runtime.close()
                 file.close()
+                home.drop_passage()
 
 
 def on_controller(
