@@ -56,6 +56,13 @@ COMMANDS: Final[dict[str, tuple[list[str], ...]]] = {
     "token create": ([], ["--node", EVIL]),
     "token list": ([],),
     "token revoke": (["x"], [EVIL]),
+    "certificate list": ([], ["--name", EVIL]),
+    "certificate revoke": (["service", "x"], ["service", EVIL]),
+    "certificate request": (
+        ["/nowhere", "--role", "service", "--name", EVIL, "--join", EVIL, "--controller", "h"],
+        ["/nowhere", "--role", "service", "--name", "x", "--join", "x", "--controller", EVIL],
+    ),
+    "certificate renew": (["/nowhere", "--controller", "h"], [f"/{EVIL}", "--controller", "h"]),
     "down": (["--home", f"/proc/{EVIL}"], ["--home", f"/dev/null/{EVIL}"]),
     "status": ([], ["--home", f"/proc/{EVIL}"]),
     "config check": ([f"/proc/{EVIL}"], []),

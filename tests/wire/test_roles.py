@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from hal.wire.roles import Role, dialler_refusal, dials, host_name, listener_refusal, listens
+from hal.wire.roles import Role, dialler_refusal, dials, host_name, is_stranger, listener_refusal, listens
 
 ALLOWED = {
     ("agent", "controller"),
+    ("broker", "controller"),
+    ("client", "controller"),
+    ("service", "controller"),
+    ("worker", "controller"),
     ("agent", "keeper"),
     ("client", "broker"),
     ("worker", "broker"),
@@ -23,7 +27,7 @@ ALLOWED = {
 @pytest.mark.parametrize("dialler", Role)
 @pytest.mark.parametrize("listener", Role)
 def test_a_pair_of_roles_may_connect_only_if_it_is_listed(dialler: Role, listener: Role) -> None:
-    """49 pairs, of which 9 may."""
+    """49 pairs, of which 13 may, 4 of them only to renew a certificate."""
     refusal = dialler_refusal(listener, dialler)
     assert (refusal == "") is ((dialler, listener) in ALLOWED)
     assert refusal == "" or str(dialler) in refusal
@@ -40,6 +44,14 @@ def test_a_dialler_accepts_exactly_the_role_that_it_expects(expected: Role, foun
 def test_only_a_controller_serves_strangers(listener: Role) -> None:
     """So that machines can join."""
     assert (dialler_refusal(listener, None) == "") is (listener is Role.CONTROLLER)
+
+
+@pytest.mark.parametrize("dialler", [*Role, None])
+@pytest.mark.parametrize("listener", Role)
+def test_a_controller_serves_all_but_agents_briefly(listener: Role, dialler: Role | None) -> None:
+    """Those that may join, or renew a certificate."""
+    brief = dialler in (None, Role.BROKER, Role.CLIENT, Role.SERVICE, Role.WORKER)
+    assert is_stranger(listener, dialler) is (listener is Role.CONTROLLER and brief)
 
 
 @pytest.mark.parametrize("word", ["", "Agent", "root", "agent "])

@@ -52,6 +52,7 @@ COMMANDS = {
     "wants": Lazy("hal.cli.nodes.wants:wants", "Show what waits for nodes, and what it is short of.", _NODES),
     "plan": Lazy("hal.cli.nodes.wants:plan", "Show which nodes are reserved for waiting jobs.", _NODES),
     "token": Lazy("hal.cli.nodes.token:token", "Manage the tokens with which machines join as nodes.", _NODES),
+    "certificate": Lazy("hal.cli.nodes.certificate:certificate", "Manage certificates of HAL's processes.", _NODES),
     "agent": Lazy("hal.cli.local.agent:agent", "Run this machine as a node of a HAL on another machine.", _NODES),
     "queues": Lazy("hal.cli.policy.queue_list:queues", "List queues and the jobs in them.", _POLICY),
     "queue": Lazy("hal.cli.policy.queue:queue", "Manage queues.", _POLICY),

@@ -5,6 +5,7 @@
     HAL_HOME/authority/controller.pem      certificate and key of this controller, for agents
     HAL_HOME/authority/rest.pem            the same for people, with the names of this machine
     HAL_HOME/nodes/NODE/identity/          what a node was given: authority.pem, node.pem (certificate and key)
+    DIRECTORY/                             what a process of another role was given: authority.pem, certificate.pem
 
 All files have mode 0600 in directories of mode 0700. `cryptography` is imported when it is first needed.
 """
@@ -18,13 +19,14 @@ from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from hal.core.model.errors import DeniedError, InternalError, SpecError
 from hal.runtime.interface import Credentials
 from hal.runtime.privacy import check_secret, make_private, write_private
 from hal.runtime.regular_files import read_regular
 from hal.runtime.tls import CONTROLLER_HOST, URI_PREFIX
+from hal.wire.peer import CertifiedName
 from hal.wire.roles import UNCERTIFIED, Role, dials, host_name, listens
 
 if TYPE_CHECKING:
@@ -47,6 +49,7 @@ MAX_PEM_CHARS: Final = 16 << 10
 """Longest certificate signing request that is read."""
 MAX_PEM_FILE_BYTES: Final = 1 << 20
 FINGERPRINT_KIND: Final = "sha256"
+JOIN_AGAIN: Final = "join again with a token"
 RENEW_AT: Final = (2, 3)
 """The part of its lifetime after which a certificate is renewed."""
 
@@ -232,24 +235,24 @@ def discard_authority(directory: Path) -> None:
         (directory / name).unlink(missing_ok=True)
 
 
-class NodeIdentity:
-    """The identity files of one node: HAL_HOME/nodes/NODE/identity."""
+class Identity:
+    """The files of a process that was given a certificate on request."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, certificate: str = "certificate.pem") -> None:
         self._directory = directory
         self._authority = directory / "authority.pem"
-        self._node = directory / "node.pem"
+        self._own = directory / certificate
         self._pinned = directory / "joining.pem"
 
     @property
     def joined(self) -> bool:
-        """Whether the node has joined."""
-        return self._node.exists() and self._authority.exists()
+        """Whether it was given one."""
+        return self._own.exists() and self._authority.exists()
 
     @property
     def credentials(self) -> Credentials:
-        """The credentials with which to connect to the controller."""
-        return Credentials(self._authority, self._node)
+        """The credentials with which to connect, and to serve."""
+        return Credentials(self._authority, self._own)
 
     @property
     def joining_credentials(self) -> Credentials:
@@ -266,7 +269,7 @@ class NodeIdentity:
     def store_certificate(self, certificate: str, key: str, authority: str) -> None:
         """Store a certificate and its key, and the authority that signed it."""
         write_private(self._authority, authority, durable=True)
-        write_private(self._node, certificate + key, durable=True)
+        write_private(self._own, certificate + key, durable=True)
         self._pinned.unlink(missing_ok=True)
 
     def renewal_ms(self) -> int:
@@ -275,15 +278,44 @@ class NodeIdentity:
         Raises:
             DeniedError: it cannot be read.
         """
-        from cryptography import x509
-
-        check_secret(self._node)
-        try:
-            certificate = x509.load_pem_x509_certificate(read_regular(self._node, MAX_PEM_FILE_BYTES, follow=True))
-        except (OSError, ValueError) as error:
-            raise DeniedError(f"{self._node} cannot be read: {error}", hint="join again with a token") from error
+        certificate = self._certificate()
         begins_ms = int((certificate.not_valid_before_utc + BACKDATED).timestamp() * 1000)
         return renewal_ms(begins_ms, int(certificate.not_valid_after_utc.timestamp() * 1000))
+
+    def certified(self) -> CertifiedName:
+        """What the certificate says.
+
+        Raises:
+            DeniedError: it cannot be read, or is not one of HAL.
+        """
+        from cryptography import x509
+
+        certificate = self._certificate()
+        try:
+            names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        except (x509.ExtensionNotFound, ValueError) as error:
+            raise DeniedError(f"{self._own} is not a certificate of HAL: {error}", hint=JOIN_AGAIN) from error
+        for uri in names.get_values_for_type(x509.UniformResourceIdentifier):
+            role, slash, name = uri.removeprefix(URI_PREFIX).partition("/")
+            if uri.startswith(URI_PREFIX) and slash:
+                return CertifiedName(role, unquote(name), f"{certificate.serial_number:x}")
+        raise DeniedError(f"{self._own} is not a certificate of HAL", hint=JOIN_AGAIN)
+
+    def _certificate(self) -> Certificate:
+        from cryptography import x509
+
+        check_secret(self._own)
+        try:
+            return x509.load_pem_x509_certificate(read_regular(self._own, MAX_PEM_FILE_BYTES, follow=True))
+        except (OSError, ValueError) as error:
+            raise DeniedError(f"{self._own} cannot be read: {error}", hint=JOIN_AGAIN) from error
+
+
+class NodeIdentity(Identity):
+    """The identity files of one node: HAL_HOME/nodes/NODE/identity."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory, "node.pem")
 
 
 def new_request() -> tuple[str, str]:

@@ -21,7 +21,7 @@ from hal.runtime.line_budget import BudgetedLogs
 from hal.runtime.tcp_sockets import bind_tcp
 from hal.runtime.tls import certified_name, client_context, dial_error, load, server_context
 from hal.runtime.unix_listener import STRANGERS, ServeTask, monotonic_ms, report_fault, source_of
-from hal.wire.roles import Role, dialler_refusal, host_name, listener_refusal
+from hal.wire.roles import Role, dialler_refusal, host_name, is_stranger, listener_refusal
 from hal.wire.strangers import HANDSHAKE_MS, MAX_STRANGERS, STRANGER_GRACE_MS, STRANGER_MS
 from hal.wire.transport_end import TransportEnd
 
@@ -174,14 +174,15 @@ class TlsListener(Generic[E]):
     def _opened(self, connection: E, host: str, number: int, stranger: _Stranger) -> None:
         connection.remote = host.partition("%")[0]
         connection.certified = certified_name(peer_certificate(connection))
-        if connection.certified is None:
+        role = None if connection.certified is None else connection.certified.role
+        if connection.certified is None or is_stranger(self._role, role):
             stranger.connection = connection
             left_s = stranger.since_s + STRANGER_MS / 1000 - self._loop.time()
-            stranger.timer = self._loop.call_later(left_s, stranger.drop, "it presented no certificate in time")
+            stranger.timer = self._loop.call_later(left_s, stranger.drop, "it did not join, or renew, in time")
         else:
             self._forget(number)
         log = self._logs.of(source_of(connection))
-        refusal = dialler_refusal(self._role, None if connection.certified is None else connection.certified.role)
+        refusal = dialler_refusal(self._role, role)
         if refusal:
             log.warning("refused a connection", connection=connection.label, reason=refusal)
             connection.refuse("denied", refusal)

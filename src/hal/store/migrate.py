@@ -13,7 +13,7 @@ from sqlalchemy import Connection, inspect, text
 
 from hal.store.errors import NotAStore, StoreTooNew
 
-HEAD: Final = "0013"
+HEAD: Final = "0014"
 """Revision of `schema`; revisions are four digits and ascend."""
 
 FIRST_WITH_LEASE: Final = "0006"

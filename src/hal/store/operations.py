@@ -22,6 +22,10 @@ MAX_EVENT_JOBS: Final = 1_000
 """How many jobs of an event are listed when it is read; `events` with a job finds every event about that job."""
 
 
+AGENT: Final = "agent"
+"""The role of a node's certificate, as in `hal.wire.roles`."""
+
+
 class Removed(IntEnum):
     """What has been removed of an ended job; it only grows, until the job lives again."""
 
@@ -326,13 +330,13 @@ class PolicyRow(Struct, frozen=True, kw_only=True):
 
 
 class JoinTokenRow(Struct, frozen=True, kw_only=True):
-    """A token with which machines can join."""
+    """A token with which machines can join, or processes of other roles get their certificates."""
 
     id: str
     secret_hash: str
     """SHA-256 of its secret, in hex."""
     node: str = ""
-    """The only node that may join with it; '': any new node."""
+    """The only name that may be joined under with it, whatever the role; '': any new one."""
     user: str = ""
     """Who created it."""
     created_ms: int
@@ -348,14 +352,17 @@ class JoinTokenRow(Struct, frozen=True, kw_only=True):
     """So many have."""
     labels: dict[str, str] = {}
     """That each node which joins with it has, whatever its agent says."""
+    role: str = AGENT
+    """The only role for which it gives a certificate."""
 
 
 class CertificateRow(Struct, frozen=True, kw_only=True):
-    """A certificate that was issued to a node."""
+    """A certificate that was issued on request, to a node or to a process of another role."""
 
     serial: str
     """Lower-case hex digits."""
     node: str
+    """The name in it, whatever the role."""
     issued_ms: int
     expires_ms: int
     revoked_ms: int | None = None
@@ -363,6 +370,7 @@ class CertificateRow(Struct, frozen=True, kw_only=True):
     """Id of the token with which the node joined; '': it joined before that was kept."""
     labels: dict[str, str] = {}
     """Of that token."""
+    role: str = AGENT
 
 
 class NewEvent(Struct, frozen=True, kw_only=True):

@@ -267,6 +267,7 @@ join_tokens = Table(
     Column("uses", INT, nullable=False, server_default=text("1")),
     Column("used", INT, nullable=False, server_default=text("0")),
     Column("labels", Text, nullable=False, server_default="{}"),
+    Column("role", Text, nullable=False, server_default=text("'agent'")),
 )
 """Of a token, only the SHA-256 of its secret is stored."""
 
@@ -280,8 +281,9 @@ certificates = Table(
     Column("revoked_ms", INT),
     Column("token", Text, nullable=False, server_default=text("''")),
     Column("labels", Text, nullable=False, server_default="{}"),
+    Column("role", Text, nullable=False, server_default=text("'agent'")),
 )
-"""The unexpired certificates that this HAL's authority has issued to nodes."""
+"""The unexpired certificates that this HAL's authority has issued on request; `node` is the name, whatever the role."""
 
 events = Table(
     "events",

@@ -17,8 +17,8 @@ class CertifiedName(NamedTuple):
     """As stated in the other end's certificate, which this HAL's authority has signed."""
 
     role: str
-    """`agent` or `controller`."""
+    """As in `hal.wire.roles`, or one of a newer HAL."""
     name: str
-    """The node's name; of a controller, for people."""
+    """Of the node, or of the process; of a controller, for people."""
     serial: str
     """Of the certificate, in lower-case hex digits."""

@@ -37,10 +37,13 @@ MAY_DIAL: Final[Mapping[Role, frozenset[Role]]] = MappingProxyType(
     }
 )
 """Listener to the roles that may dial it. A role that has no row listens to nobody."""
+ON_REQUEST: Final = (Role.AGENT, Role.BROKER, Role.WORKER, Role.CLIENT, Role.SERVICE)
+"""Roles that are given certificates on request, with a join token; a controller certifies itself."""
 UNCERTIFIED: Final = frozenset({Role.KEEPER})
 """Roles that are reached over Unix sockets only: no certificate is issued to them."""
 SERVES_STRANGERS: Final = frozenset({Role.CONTROLLER})
-"""Listeners that serve a side without a certificate, briefly: it may join (`hal.wire.frames.joining`)."""
+"""Listeners that serve a side without a certificate, briefly: it may join (`hal.wire.frames.joining`). One whose
+certificate is of a role that may not dial it is served like that, too: it may renew its certificate."""
 
 
 def listens(role: Role) -> bool:
@@ -58,14 +61,27 @@ def host_name(role: Role) -> str:
     return f"{role}.hal"
 
 
+def is_stranger(listener: Role, dialler: str | None) -> bool:
+    """Whether a listener serves a dialler briefly, and only so that it joins or renews its certificate.
+
+    Args:
+        dialler: as in `dialler_refusal`.
+    """
+    if listener not in SERVES_STRANGERS or dialler in MAY_DIAL.get(listener, frozenset()):
+        return False
+    return dialler is None or dialler in ON_REQUEST
+
+
 def dialler_refusal(listener: Role, dialler: str | None) -> str:
     """Why a listener refuses a dialler, for people; '' if it does not.
 
     Args:
         dialler: the role in its certificate, as the certificate has it; None: it presented none.
     """
+    if is_stranger(listener, dialler):
+        return ""
     if dialler is None:
-        return "" if listener in SERVES_STRANGERS else f"a {listener} serves nobody without a certificate"
+        return f"a {listener} serves nobody without a certificate"
     if dialler in MAY_DIAL.get(listener, frozenset()):
         return ""
     return f"a {listener} does not serve a certificate of the role '{dialler}'"

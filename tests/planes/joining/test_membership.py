@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from hal.core.model import ConflictError, DeniedError, NotFoundError, OverloadedError, SpecError
 from hal.planes.joining import MAX_LIFE_MS, MAX_TOKENS, Membership, TokenState, hash_of, state_of
 from hal.store import CertificateRow, PutJoining
+from hal.wire.peer import CertifiedName
 
 HOUR_MS = 3_600_000
 NOW_MS = 1_767_225_600_000
@@ -27,6 +30,11 @@ def join(membership: Membership, node: str, serial: str, now_ms: int = NOW_MS) -
 
 def certificate(node: str, serial: str, expires_ms: int = NOW_MS + 90 * HOUR_MS) -> CertificateRow:
     return CertificateRow(serial=serial, node=node, issued_ms=NOW_MS, expires_ms=expires_ms)
+
+
+def shows(serial: str, name: str = "n1", role: str = "agent") -> CertifiedName:
+    """What is in the certificate that somebody shows."""
+    return CertifiedName(role, name, serial)
 
 
 def test_a_token_is_good_once() -> None:
@@ -72,7 +80,7 @@ def test_no_machine_joins_as_a_node_of_the_controllers_own() -> None:
     with pytest.raises(ConflictError, match="node 'n1' has not joined: it belongs to a controller's own machine"):
         membership.check_token("t1", "secret", "n1", NOW_MS, known=True)
     membership.apply(PutJoining((), (certificate("n1", "aa"),)))
-    membership.apply(membership.revoke_node("n1", NOW_MS))
+    membership.apply(membership.revoke("n1", NOW_MS))
     membership.check_token("t1", "secret", "n1", NOW_MS, known=True)
 
 
@@ -81,22 +89,22 @@ def test_joining_again_ends_what_was_issued_before() -> None:
     membership = with_token("n1")
     membership.apply(PutJoining((), (certificate("n1", "aa"),)))
     join(membership, "n1", "bb")
-    membership.check_certificate("bb", "n1", "n1", NOW_MS)
+    membership.check_certificate(shows("bb"), "n1", NOW_MS)
     with pytest.raises(DeniedError, match="was revoked"):
-        membership.check_certificate("aa", "n1", "n1", NOW_MS)
+        membership.check_certificate(shows("aa"), "n1", NOW_MS)
 
 
 def test_a_certificate_speaks_for_its_own_node_only() -> None:
     """Another name, an unknown serial number, a time that is over."""
     membership = with_token()
     join(membership, "n1", "aa")
-    membership.check_certificate("aa", "n1", "n1", NOW_MS)
-    with pytest.raises(DeniedError, match="is not valid for 'n2'"):
-        membership.check_certificate("aa", "n1", "n2", NOW_MS)
+    membership.check_certificate(shows("aa"), "n1", NOW_MS)
+    with pytest.raises(DeniedError, match="is not valid for node 'n2'"):
+        membership.check_certificate(shows("aa"), "n2", NOW_MS)
     with pytest.raises(DeniedError, match="was not issued"):
-        membership.check_certificate("bb", "n1", "n1", NOW_MS)
+        membership.check_certificate(shows("bb"), "n1", NOW_MS)
     with pytest.raises(DeniedError, match="has expired"):
-        membership.check_certificate("aa", "n1", "n1", NOW_MS + 90 * HOUR_MS)
+        membership.check_certificate(shows("aa"), "n1", NOW_MS + 90 * HOUR_MS)
 
 
 def test_a_renewed_certificate_leaves_the_former_valid_and_forgets_expired_ones() -> None:
@@ -107,17 +115,17 @@ def test_a_renewed_certificate_leaves_the_former_valid_and_forgets_expired_ones(
     assert change.forget_certificates == ("old",)
     membership.apply(change)
     for serial in ("aa", "bb"):
-        membership.check_certificate(serial, "n1", "n1", NOW_MS)
+        membership.check_certificate(shows(serial), "n1", NOW_MS)
 
 
 def test_revoking_a_node_ends_all_its_certificates() -> None:
     """And no other's."""
     membership = Membership()
     membership.load(PutJoining((), (certificate("n1", "aa"), certificate("n1", "bb"), certificate("n2", "cc"))))
-    membership.apply(membership.revoke_node("n1", NOW_MS))
+    membership.apply(membership.revoke("n1", NOW_MS))
     assert not membership.has_certificate("n1", NOW_MS)
     assert membership.has_certificate("n2", NOW_MS)
-    assert membership.revoke_node("n1", NOW_MS) == PutJoining()
+    assert membership.revoke("n1", NOW_MS) == PutJoining()
 
 
 def test_revoking_a_token() -> None:
@@ -143,7 +151,7 @@ def test_a_commit_that_failed_is_undone() -> None:
     membership.apply(undo)
     assert state_of(membership.tokens()[0], NOW_MS) is TokenState.OPEN
     with pytest.raises(DeniedError, match="was not issued"):
-        membership.check_certificate("aa", "n1", "n1", NOW_MS)
+        membership.check_certificate(shows("aa"), "n1", NOW_MS)
     join(membership, "n1", "bb")
 
 
@@ -215,7 +223,7 @@ def test_the_labels_of_a_token_stay_with_the_node_when_its_certificate_is_renewe
     [
         (-1, "", {}, "uses: -1 is out of range"),
         (10_001, "", {}, "uses: 10001 is out of range"),
-        (2, "n1", {}, "a token for one node is used once"),
+        (2, "n1", {}, "a token for one name is used once"),
         (1, "", {"hal.node": "n1"}, "labels that begin with 'hal.' are HAL's own"),
     ],
 )
@@ -232,9 +240,71 @@ def test_certificates_of_machines_that_are_gone_are_forgotten() -> None:
     membership = for_many(0)
     for node, serial in (("gone", "aa"), ("known", "bb")):
         join(membership, node, serial)
-        membership.apply(membership.revoke_node(node, NOW_MS))
+        membership.apply(membership.revoke(node, NOW_MS))
     membership.apply(membership.create("t2", hash_of("s"), node="", life_ms=HOUR_MS, user="u", now_ms=NOW_MS))
     later_ms = NOW_MS + 25 * HOUR_MS
     (token, _) = membership.tokens()
     change = membership.admitted(token, certificate("new", "cc"), later_ms, lambda name: name == "known")
     assert change.forget_certificates == ("aa",)
+
+
+# ── other roles ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def with_role(role: str, name: str = "") -> Membership:
+    """One token for that role, `t1` with the secret `secret`."""
+    membership = Membership()
+    made = membership.create(
+        "t1", hash_of("secret"), node=name, life_ms=HOUR_MS, user="u", now_ms=NOW_MS, uses=1 if name else 0, role=role
+    )
+    membership.apply(made)
+    return membership
+
+
+@pytest.mark.parametrize("asked", ["agent", "broker", "client", "controller"])
+def test_a_token_for_one_role_gives_no_other(asked: str) -> None:
+    """Nor a node; with its own role it does."""
+    membership = with_role("worker")
+    with pytest.raises(DeniedError, match=f"is for the role worker, not {asked}"):
+        membership.check_token("t1", "secret", "w1", NOW_MS, known=False, role=asked)
+    assert membership.check_token("t1", "secret", "w1", NOW_MS, known=False, role="worker").role == "worker"
+
+
+def test_a_name_in_one_role_is_no_other_role_of_that_name() -> None:
+    """Node n1 and worker n1 have certificates: neither stands for the other, and revoking one leaves the other."""
+    membership = with_role("worker")
+    token = membership.tokens()[0]
+    membership.apply(membership.admitted(token, certificate("n1", "aa"), NOW_MS, lambda name: False))
+    join_as_node(membership)
+    membership.check_certificate(shows("aa", role="worker"), "n1", NOW_MS, "worker")
+    for wrong in (shows("aa"), shows("aa", role="worker"), shows("bb", role="worker")):
+        with pytest.raises(DeniedError):
+            membership.check_certificate(wrong, "n1", NOW_MS)
+    membership.apply(membership.revoke("n1", NOW_MS))
+    membership.check_certificate(shows("aa", role="worker"), "n1", NOW_MS, "worker")
+    with pytest.raises(DeniedError, match="there is a worker 'n1' already"):
+        membership.check_token("t1", "secret", "n1", NOW_MS, known=False, role="worker")
+
+
+def join_as_node(membership: Membership) -> None:
+    """Node n1 joins; its certificate has the serial number bb."""
+    made = membership.create("t2", hash_of("other"), node="", life_ms=HOUR_MS, user="u", now_ms=NOW_MS)
+    membership.apply(made)
+    token = membership.check_token("t2", "other", "n1", NOW_MS, known=False)
+    membership.apply(membership.admitted(token, certificate("n1", "bb"), NOW_MS, lambda name: False))
+
+
+@pytest.mark.parametrize(
+    ("fields", "match"),
+    [
+        ({"role": "controller"}, "'controller' gets no certificate"),
+        ({"role": "keeper"}, "'keeper' gets no certificate"),
+        ({"role": "client"}, "the token must name them"),
+        ({"role": "service", "labels": {"a": "b"}}, "only nodes have labels"),
+        ({"role": "service", "node": "x", "uses": 2}, "a token for one name is used once"),
+    ],
+)
+def test_a_token_that_makes_no_sense_for_its_role_is_refused(fields: dict[str, Any], match: str) -> None:
+    """Nothing is made."""
+    with pytest.raises(SpecError, match=match):
+        Membership().create("t1", "h", **{"node": "", "life_ms": HOUR_MS, "user": "u", "now_ms": NOW_MS, **fields})

@@ -11,11 +11,14 @@ from hal.cli.kit.command import command, pass_screen
 from hal.cli.kit.lazy_group import NounGroup
 from hal.cli.kit.screen import Screen
 
-COLUMNS = ("ID", "STATE", "NODE", "USED", "CREATED", "EXPIRES", "USER", "USED BY", "LABELS")
+ROLES = ("agent", "broker", "worker", "client", "service")
+"""That are given certificates, as in `hal.wire.roles`; the first is that of nodes."""
+COLUMNS = ("ID", "STATE", "ROLE", "NAME", "USED", "CREATED", "EXPIRES", "USER", "USED BY", "LABELS")
 
 token = NounGroup(
     "token",
-    help="With a token one machine, or several, can join HAL as nodes, for a limited time.",
+    help="With a token, machines can join HAL as nodes, and processes of other roles get certificates, for a limited "
+    "time.",
     epilog="Example: hal token create; then on the other machine: hal agent --join TOKEN --controller HOST",
 )
 
@@ -28,18 +31,34 @@ token = NounGroup(
     hal token create --expires-in 10m
     hal token create --node n7         # only for n7, even if it is known already
     hal token create --uses any --expires-in 7d --label pool=spot   # for rented machines
+    hal token create --role service --name cache-1   # for a service of a plane: hal certificate request
     """,
 )
 @click.option("--expires-in", metavar="TIME", help="Time for which it is valid (default: 1h, at most 7d).")
 @click.option("--node", metavar="NAME", help="Only this node may join with it (default: any new node).")
+@click.option(
+    "--role",
+    type=click.Choice(ROLES),
+    default=ROLES[0],
+    help="Who gets a certificate with it: a node (default: agent), or a process of another role.",
+)
+@click.option("--name", metavar="NAME", help="Of another role than agent: only this name (default: any new one).")
 @click.option("--uses", metavar="N", default="1", help="So many machines may join with it, or 'any' (default: 1).")
 @click.option("--label", "labels", multiple=True, metavar="K=V", help="A label for each of these nodes; repeatable.")
 @pass_screen
-def create(screen: Screen, expires_in: str | None, node: str | None, uses: str, labels: Sequence[str]) -> None:
+def create(
+    screen: Screen,
+    expires_in: str | None,
+    node: str | None,
+    role: str,
+    name: str | None,
+    uses: str,
+    labels: Sequence[str],
+) -> None:
     """Create a join token and print it.
 
-    One machine can join with it, once, unless --uses says otherwise. Whoever has the token can become a node, so keep
-    it private.
+    One machine can join with it, once, unless --uses says otherwise. Whoever has the token can become a node, or a
+    process of its role, so keep it private.
     """
     from hal.cli.kit.pairs import pairs
     from hal.client.rest import joining_calls
@@ -47,16 +66,16 @@ def create(screen: Screen, expires_in: str | None, node: str | None, uses: str, 
     if uses != "any" and not uses.isdecimal():
         raise click.UsageError(f"--uses: '{uses}' is neither a number nor 'any'")
     count = 0 if uses == "any" else int(uses)
-    wanted = {"expires_in": expires_in or "", "node": node or ""}
+    wanted = {"expires_in": expires_in or "", "node": node or "", "role": role, "name": name or ""}
     made = screen.client.call(joining_calls.create_token(**wanted, uses=count, labels=pairs("--label", labels)))
 
     def render() -> None:
         screen.line(made.token)
-        name = f" --name {made.node}" if made.node else ""
+        called = f" --name {made.node}" if made.node else ""
+        what = "agent" if made.role == ROLES[0] else f"certificate request DIRECTORY --role {made.role}"
         # Not the token itself: the command lines of a machine are everybody's to read.
-        screen.note(
-            f"on the other machine, run: hal agent --join - --controller {here(made.wire)}{name} (it reads the token)"
-        )
+        at = f"--controller {here(made.wire)}{called}"
+        screen.note(f"on the other machine, run: hal {what} --join - {at} (it reads the token)")
 
     screen.show(made, render)
 
@@ -76,6 +95,7 @@ def list_tokens(screen: Screen) -> None:
         (
             one.id,
             one.state,
+            one.role,
             one.node or "any",
             f"{one.used}/{one.uses or 'any'}",
             instant(one.created_ms),

@@ -34,6 +34,7 @@ from hal.daemons.controller.config_sections import (
     AUDIT,
     DEFAULT_CERTIFICATE_MS,
     DEFAULT_ORDER,
+    DEFAULT_SERVICE_CERTIFICATE_MS,
     DEFAULT_SLICE_WORK,
     ENGINE,
     LEASES,
@@ -79,6 +80,7 @@ class Config(Struct, frozen=True, kw_only=True):
     node_addresses: tuple[str, ...] = ()
     """Patterns of addresses that nodes of other machines may state, beside the one from which they dial."""
     node_certificate_ms: int = DEFAULT_CERTIFICATE_MS
+    service_certificate_ms: int = DEFAULT_SERVICE_CERTIFICATE_MS
     max_request_bytes: int = DEFAULT_REQUEST_BYTES
     max_user_request_bytes: int = DEFAULT_USER_REQUEST_BYTES
     retention: Retention = Retention()
@@ -149,6 +151,7 @@ def _config(file: Sections) -> Config:
         wire=host_and_port(server.wire, "server.wire", DEFAULT_PORT),
         node_addresses=server.node_addresses,
         node_certificate_ms=int(server.node_certificate),
+        service_certificate_ms=int(server.service_certificate),
         max_request_bytes=server.max_request_bytes,
         max_user_request_bytes=server.max_user_request_bytes,
         store_url=file[STORE].url,

@@ -38,6 +38,7 @@ AS_ABOVE: Final = -1
 LEAST_REQUEST_BYTES: Final = 1 << 10
 MOST_REQUEST_BYTES: Final = 1 << 30
 DEFAULT_CERTIFICATE_MS: Final = 90 * 86_400_000
+DEFAULT_SERVICE_CERTIFICATE_MS: Final = 86_400_000
 MIN_CERTIFICATE_MS: Final = 10_000
 MAX_CERTIFICATE_MS: Final = 825 * 86_400_000
 DEFAULT_ORDER: Final = "priority"
@@ -115,6 +116,10 @@ class ServerSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     node_certificate: Annotated[
         Duration, Meta(description="lifetime of a node's certificate; it is renewed after two thirds of it")
     ] = Duration(DEFAULT_CERTIFICATE_MS)
+    service_certificate: Annotated[
+        Duration,
+        Meta(description="the same for brokers, workers, clients and services: others accept a revoked one until then"),
+    ] = Duration(DEFAULT_SERVICE_CERTIFICATE_MS)
     max_request_bytes: Annotated[int, Meta(description="maximum size of a request body")] = DEFAULT_REQUEST_BYTES
     max_user_request_bytes: Annotated[int, Meta(description="the same for the role user")] = DEFAULT_USER_REQUEST_BYTES
 
@@ -126,7 +131,8 @@ def check_server(section: ServerSection) -> None:
     """
     for field in ("max_request_bytes", "max_user_request_bytes"):
         check_range(f"server.{field}", getattr(section, field), LEAST_REQUEST_BYTES, MOST_REQUEST_BYTES)
-    check_range("server.node_certificate", section.node_certificate, MIN_CERTIFICATE_MS, MAX_CERTIFICATE_MS)
+    for field in ("node_certificate", "service_certificate"):
+        check_range(f"server.{field}", getattr(section, field), MIN_CERTIFICATE_MS, MAX_CERTIFICATE_MS)
     host_and_port(section.tcp)
     host_and_port(section.wire, "server.wire", DEFAULT_PORT)
     check_patterns(section.node_addresses, "server.node_addresses")

@@ -1,4 +1,4 @@
-"""Join tokens and certificates as they are in memory, and the rules about them.
+"""Join tokens and certificates as they are in memory, and the rules about them: of nodes, and of the other roles.
 
 A change is decided as a row operation; `apply` makes it in memory, and returns what undoes it if the commit fails.
 """
@@ -23,7 +23,9 @@ from hal.core.model import (
     shown,
 )
 from hal.core.model.node_config import check_labels
-from hal.store.operations import CertificateRow, JoinTokenRow, PutJoining
+from hal.store.operations import AGENT, CertificateRow, JoinTokenRow, PutJoining
+from hal.wire.peer import CertifiedName
+from hal.wire.roles import ON_REQUEST, Role
 
 MAX_TOKENS: Final = 1_000
 """Tokens that wait to be used."""
@@ -67,13 +69,14 @@ class Membership:
     def __init__(self) -> None:
         self._tokens: dict[str, JoinTokenRow] = {}
         self._certificates: dict[str, CertificateRow] = {}
-        self._of_node: dict[str, set[str]] = {}
+        self._of: dict[tuple[str, str], set[str]] = {}
+        """Serial numbers by role and name."""
 
     def load(self, rows: PutJoining) -> None:
         """Replace everything by what is durable."""
         self._tokens.clear()
         self._certificates.clear()
-        self._of_node.clear()
+        self._of.clear()
         self.apply(rows)
 
     # ── tokens ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -93,10 +96,13 @@ class Membership:
         now_ms: int,
         uses: int = 1,
         labels: dict[str, str] | None = None,
+        role: str = AGENT,
     ) -> PutJoining:
         """A new token.
 
         Args:
+            node: the name under which alone may be joined, whatever the role; '': any new one.
+            role: one of `ON_REQUEST`.
             uses: how many machines can join with it; 0: any number, until it expires.
             labels: that each of these nodes will have.
         Raises:
@@ -106,7 +112,13 @@ class Membership:
         if not 0 <= uses <= MAX_USES:
             raise SpecError(f"uses: {uses} is out of range", hint=f"1 to {MAX_USES}, or 0 for any number")
         if node and uses != 1:
-            raise SpecError("uses: a token for one node is used once", hint="leave out the node, or uses")
+            raise SpecError("uses: a token for one name is used once", hint="leave out the name, or uses")
+        if role not in ON_REQUEST:
+            raise SpecError(f"role: '{shown(role)}' gets no certificate", hint=f"one of {', '.join(ON_REQUEST)}")
+        if role != AGENT and labels:
+            raise SpecError("labels: only nodes have labels", hint=f"leave them out for the role {role}")
+        if role == Role.CLIENT and not node:
+            raise SpecError("name: a client speaks for a user: the token must name them", hint="--name USER")
         check_labels(labels or {}, "labels")
         if not MIN_LIFE_MS <= life_ms <= MAX_LIFE_MS:
             raise SpecError(
@@ -125,6 +137,7 @@ class Membership:
             expires_ms=now_ms + life_ms,
             uses=uses,
             labels=labels or {},
+            role=role,
         )
         return PutJoining((token,), forget_tokens=self._old_tokens(now_ms))
 
@@ -140,31 +153,34 @@ class Membership:
             raise NotFoundError(f"there is no join token '{shown(token_id)}'", hint="`hal token list` lists them")
         state = state_of(token, now_ms)
         if state is TokenState.USED:
-            who = f"node '{token.used_by}'" if token.used == 1 else f"{token.used} nodes"
-            raise ConflictError(
-                f"token {token_id} was used: {who} joined with it",
-                hint=f"`hal node revoke {token.used_by}` revokes a node's certificates",
-            )
+            hint = f"`hal certificate revoke {token.role} {token.used_by}` revokes its certificates"
+            if token.role == AGENT:
+                hint = f"`hal node revoke {token.used_by}` revokes a node's certificates"
+            raise ConflictError(f"token {token_id} was used: {_users(token)} joined with it", hint=hint)
         if state is not TokenState.OPEN:
             raise ConflictError(f"token {token_id} is {state} already")
         return PutJoining((replace(token, revoked_ms=now_ms),))
 
-    def check_token(self, token_id: str, secret: str, node: str, now_ms: int, *, known: bool) -> JoinTokenRow:
-        """Return the token, if `node` may join with it now.
+    def check_token(
+        self, token_id: str, secret: str, node: str, now_ms: int, *, known: bool, role: str = AGENT
+    ) -> JoinTokenRow:
+        """Return the token, if a process of that role may join with it now under the name `node`.
 
         Args:
-            known: a node of that name is known already.
+            known: a node of that name is known already; for agents only.
         Raises:
             DeniedError: it may not; says why.
             ConflictError: see `check_joins`.
         """
-        again = "ask for another: `hal token create`"
+        again = f"ask for another: `hal token create{_role_option(role)}`"
         token = self._tokens.get(token_id)
         if token is None or not hmac.compare_digest(token.secret_hash, hash_of(secret)):
             raise DeniedError("this HAL does not know the join token", hint=again)
+        if token.role != role:
+            raise DeniedError(f"the join token {token_id} is for the role {token.role}, not {role}", hint=again)
         state = state_of(token, now_ms)
         if state is TokenState.USED:
-            who = f"by node '{token.used_by}'" if token.used == 1 else f"by {token.used} nodes"
+            who = f"by {_users(token)}"
             often = "once" if token.uses == 1 else f"{token.uses or MAX_USES} times"
             raise DeniedError(
                 f"the join token {token_id} was used already, {who}", hint=f"this token works {often}; {again}"
@@ -174,16 +190,16 @@ class Membership:
             raise DeniedError(f"the join token {token_id} is {state}{late}", hint=again)
         if token.node and token.node != node:
             raise DeniedError(
-                f"the join token {token_id} is for node '{token.node}', not '{shown(node)}'",
+                f"the join token {token_id} is for {_noun(role)} '{token.node}', not '{shown(node)}'",
                 hint=f"join with --name {token.node}",
             )
-        taken = known or any(self._valid(self._certificates[one], now_ms) for one in self._of_node.get(node, ()))
-        if taken and not token.node:
+        if (known or self.has_certificate(node, now_ms, role)) and not token.node:
             raise DeniedError(
-                f"there is a node '{shown(node)}' already",
-                hint=f"choose another --name; to join as that node again: `hal token create --node {shown(node)}`",
+                f"there is a {_noun(role)} '{shown(node)}' already",
+                hint=f"choose another --name; to join as that {_noun(role)} again: {_again(role, node)}",
             )
-        self.check_joins(node, known=known)
+        if role == AGENT:
+            self.check_joins(node, known=known)
         return token
 
     def check_joins(self, node: str, *, known: bool) -> None:
@@ -192,7 +208,7 @@ class Membership:
         Raises:
             ConflictError: it is a node of a controller's own machine; two under one name would push each other out.
         """
-        if known and not self._of_node.get(node):
+        if known and not self._of.get((AGENT, node)):
             raise ConflictError(
                 f"node '{shown(node)}' has not joined: it belongs to a controller's own machine (hal up)",
                 hint="choose another name; or, if that node is gone: `hal node remove`, then join under its name",
@@ -203,29 +219,31 @@ class Membership:
     def admitted(
         self, token: JoinTokenRow, certificate: CertificateRow, now_ms: int, known: Callable[[str], bool]
     ) -> PutJoining:
-        """The node has joined with that token; whatever was issued to it before is of no more use.
+        """Somebody has joined with that token; whatever was issued under the name before is of no more use.
 
         Rented machines come and go: what was issued to nodes that are not `known` any more, and is of no use, is
         forgotten. O(certificates).
         """
         used = replace(token, used_ms=now_ms, used_by=certificate.node, used=token.used + 1)
-        certificate = replace(certificate, token=token.id, labels=token.labels)
-        revoked = tuple(self._revoked(certificate.node, now_ms))
+        certificate = replace(certificate, token=token.id, labels=token.labels, role=token.role)
+        revoked = tuple(self._revoked(token.role, certificate.node, now_ms))
         old = [
             row.serial
             for row in self._certificates.values()
-            if _useless_since(row) + KEPT_MS <= now_ms and row.node != certificate.node and not known(row.node)
+            if _useless_since(row) + KEPT_MS <= now_ms
+            and _key(row) != _key(certificate)
+            and not (row.role == AGENT and known(row.node))
         ]
         return PutJoining((used,), (*revoked, certificate), forget_certificates=tuple(old))
 
     def renewed(self, certificate: CertificateRow, before: str, now_ms: int) -> PutJoining:
-        """A node was given its next certificate; the former stay valid, expired ones are forgotten.
+        """The next certificate was given; the former stay valid, expired ones are forgotten.
 
         Args:
             before: serial of the one that it shows; what its token gave it stays.
         """
         expired = tuple(
-            one for one in self._of_node.get(certificate.node, ()) if self._certificates[one].expires_ms <= now_ms
+            one for one in self._of.get(_key(certificate), ()) if self._certificates[one].expires_ms <= now_ms
         )
         shown_one = self._certificates.get(before)
         if shown_one is not None:
@@ -237,32 +255,37 @@ class Membership:
         row = self._certificates.get(serial)
         return {} if row is None else row.labels
 
-    def revoke_node(self, node: str, now_ms: int) -> PutJoining:
-        """No certificate of that node is good any more; empty when it has none."""
-        return PutJoining((), tuple(self._revoked(node, now_ms)))
+    def certificates(self) -> list[CertificateRow]:
+        """All that are kept, by role, name and age."""
+        return sorted(self._certificates.values(), key=lambda row: (row.role, row.node, row.issued_ms, row.serial))
 
-    def has_certificate(self, node: str, now_ms: int) -> bool:
-        """Whether the node has a valid certificate, so that it may dial over the network."""
-        return any(self._valid(self._certificates[one], now_ms) for one in self._of_node.get(node, ()))
+    def revoke(self, node: str, now_ms: int, role: str = AGENT) -> PutJoining:
+        """No certificate of that node, or of that name and role, is good any more; empty when it has none."""
+        return PutJoining((), tuple(self._revoked(role, node, now_ms)))
 
-    def check_certificate(self, serial: str, certified: str, node: str, now_ms: int) -> None:
-        """Whether whoever shows this certificate may speak as `node`.
+    def has_certificate(self, node: str, now_ms: int, role: str = AGENT) -> bool:
+        """Whether the node, or whoever has that name and role, has a valid certificate."""
+        return any(self._valid(self._certificates[one], now_ms) for one in self._of.get((role, node), ()))
 
-        Args:
-            certified: the name in the certificate.
+    def check_certificate(self, shown_one: CertifiedName, node: str, now_ms: int, role: str = AGENT) -> None:
+        """Whether whoever shows this certificate may speak as `node`, in that role.
+
         Raises:
             DeniedError: it may not; says why.
         """
-        if certified != node:
-            raise DeniedError(f"a certificate of node '{shown(certified)}' is not valid for '{shown(node)}'")
-        again = f"join again: `hal token create --node {node}`"
-        row = self._certificates.get(serial)
-        if row is None or row.node != node:
-            raise DeniedError(f"the certificate {shown(serial)} was not issued by this HAL's controller", hint=again)
+        if (shown_one.role, shown_one.name) != (role, node):
+            of = f"a certificate of {_noun(shown_one.role)} '{shown(shown_one.name)}'"
+            raise DeniedError(f"{of} is not valid for {_noun(role)} '{shown(node)}'")
+        again, whose = f"join again: {_again(role, node)}", f"the certificate of {_noun(role)} '{node}'"
+        row = self._certificates.get(shown_one.serial)
+        if row is None or _key(row) != (role, node):
+            raise DeniedError(
+                f"{whose} ({shown(shown_one.serial)}) was not issued by this HAL's controller", hint=again
+            )
         if row.revoked_ms is not None:
-            raise DeniedError(f"the certificate of node '{node}' was revoked", hint=again)
+            raise DeniedError(f"{whose} was revoked", hint=again)
         if row.expires_ms <= now_ms:
-            raise DeniedError(f"the certificate of node '{node}' has expired", hint=again)
+            raise DeniedError(f"{whose} has expired", hint=again)
 
     # ── memory ────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -282,17 +305,17 @@ class Membership:
             self._tokens.pop(gone, None)
         for row in change.certificates:
             self._certificates[row.serial] = row
-            self._of_node.setdefault(row.node, set()).add(row.serial)
+            self._of.setdefault(_key(row), set()).add(row.serial)
         for gone in change.forget_certificates:
             forgotten = self._certificates.pop(gone, None)
             if forgotten is not None:
-                self._of_node[forgotten.node].discard(gone)
-                if not self._of_node[forgotten.node]:
-                    del self._of_node[forgotten.node]
+                self._of[_key(forgotten)].discard(gone)
+                if not self._of[_key(forgotten)]:
+                    del self._of[_key(forgotten)]
         return undo
 
-    def _revoked(self, node: str, now_ms: int) -> Iterator[CertificateRow]:
-        for serial in sorted(self._of_node.get(node, ())):
+    def _revoked(self, role: str, node: str, now_ms: int) -> Iterator[CertificateRow]:
+        for serial in sorted(self._of.get((role, node), ())):
             row = self._certificates[serial]
             if self._valid(row, now_ms):
                 yield replace(row, revoked_ms=now_ms)
@@ -305,6 +328,30 @@ class Membership:
         ended = [token for token in self._tokens.values() if state_of(token, now_ms) is not TokenState.OPEN]
         old = [token.id for token in ended if _ended_ms(token) + KEPT_MS <= now_ms]
         return tuple(dict.fromkeys([*old, *(token.id for token in ended[: max(0, len(ended) - MAX_ENDED)])]))
+
+
+def _key(row: CertificateRow) -> tuple[str, str]:
+    return row.role, row.node
+
+
+def _noun(role: str) -> str:
+    return "node" if role == AGENT else shown(role)
+
+
+def _users(token: JoinTokenRow) -> str:
+    """Who has joined with a token, for people."""
+    if token.used == 1:
+        return f"{_noun(token.role)} '{token.used_by}'"
+    return f"{token.used} {_noun(token.role)}s"
+
+
+def _role_option(role: str) -> str:
+    return "" if role == AGENT else f" --role {role}"
+
+
+def _again(role: str, name: str) -> str:
+    option = "--node" if role == AGENT else "--name"
+    return f"`hal token create{_role_option(role)} {option} {shown(name)}`"
 
 
 def _useless_since(row: CertificateRow) -> int:

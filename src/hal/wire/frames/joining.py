@@ -1,6 +1,8 @@
-"""Joining: how a machine without a certificate becomes a node, and how a node gets its next certificate.
+"""Joining: how a machine without a certificate becomes a node, how a process of another role gets its certificate,
+and how both get the next one.
 
-Values only. `ReadAuthority` and `Join` are the only frames that a side without a certificate may send.
+Values only. `ReadAuthority` and `Join` are the only frames that a side without a certificate may send; `Renew` is the
+only one that a side of another role than agent may.
 """
 
 from __future__ import annotations
@@ -26,39 +28,45 @@ class Authority(Frame, frozen=True, kw_only=True):
 
 
 class Join(Frame, frozen=True, kw_only=True):
-    """A machine asks to become a node: the first frame of a connection whose other end was verified."""
+    """A machine asks to become a node, or a process of another role for its certificate: the first frame of a
+    connection whose other end was verified."""
 
     versions: tuple[Version, Version]
     """Lowest and highest wire version that it supports."""
     name: Name
-    """The node's requested name."""
+    """The requested name, of the node or of the process."""
     token: Name
     """ID and secret of the join token (`ID.SECRET`), without its fingerprint."""
     request: Pem
     """A certificate signing request (PKCS #10) in PEM; only its public key is used."""
+    role: Role = Role.AGENT
+    """The role in the certificate; a token gives one only."""
 
 
 class Joined(Frame, frozen=True, kw_only=True):
-    """The answer to `Join` and to `Renew`: the agent presents this certificate from now on when it dials."""
+    """The answer to `Join` and to `Renew`: the receiver presents this certificate from now on."""
 
     name: Name
     """The only name that it may use."""
     certificate: Pem
-    """The node's certificate, in PEM."""
+    """Its certificate, in PEM."""
     authority: Pem
     """Certificate of the authority, in PEM."""
     expires_ms: Count
     """When the certificate expires. It is renewed after two thirds of its lifetime."""
+    role: Role = Role.AGENT
+    """The role in it."""
 
 
 class Renew(Frame, frozen=True, kw_only=True):
-    """An agent asks for its next certificate, over its live connection; the answer is `Joined`. The former one stays
-    valid until it expires."""
+    """The next certificate is asked for: by an agent over its live connection, by any other role as the first frame of
+    a connection that was dialled with the present certificate. The answer is `Joined`; the former one stays valid until
+    it expires."""
 
     request: Pem
     """As in `Join`, with a fresh key."""
 
 
-JoiningFrame = ReadAuthority | Authority | Join | Joined | Goodbye
-"""What the machine that joins and the controller may send each other before the machine is a node."""
+JoiningFrame = ReadAuthority | Authority | Join | Joined | Renew | Goodbye
+"""What the controller and a side that joins, or renews its certificate, may send each other."""
 JOINING: Final[Conversation[JoiningFrame]] = Conversation("joining", Role.CONTROLLER, JoiningFrame)

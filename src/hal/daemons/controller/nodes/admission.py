@@ -1,4 +1,5 @@
-"""Which machines are admitted as nodes: the TLS listener, join tokens, certificates given, renewed and taken back.
+"""Which machines are admitted as nodes, and which processes get certificates of other roles: the TLS listener, join
+tokens, certificates given, renewed and taken back.
 
 Decisions are those of `hal.planes.joining`, staged in its plane; nothing is said before they are durable.
 """
@@ -11,13 +12,15 @@ from typing import Final, TypeVar
 
 from msgspec import Struct
 
-from hal.core.model import ConflictError, DeniedError, NodeState, NotFoundError
+from hal.core.model import ConflictError, DeniedError, NodeState, NotFoundError, SpecError
+from hal.core.model.errors import one_line
 from hal.core.model.facts import Facts
 from hal.core.model.node_address import is_node_address, may_state, same_address
 from hal.daemons.controller.config import Config
 from hal.daemons.controller.cycle.clock import Clock
 from hal.daemons.controller.cycle.inbox import Inbox
 from hal.daemons.controller.cycle.plane_group import PlanePort
+from hal.daemons.controller.nodes.budget import MAX_LABEL
 from hal.daemons.controller.nodes.certified_port import CertifiedPort, open_port
 from hal.planes.joining import JoiningPlane, TokenState, hash_of, state_of
 from hal.planes.tasks import TaskPlane
@@ -45,14 +48,16 @@ class JoinTokenView(Struct, frozen=True, kw_only=True):
 
     id: str
     state: TokenState
+    role: str
+    """For which it gives certificates; `agent`: nodes."""
     node: str
-    """The only node that may join with it; empty: any new one."""
+    """The only node, or name in that role, that may join with it; empty: any new one."""
     user: str
     """Who made it."""
     created_ms: int
     expires_ms: int
     used_by: str
-    """The node that joined with it last."""
+    """The node, or name in that role, that joined with it last."""
     uses: int
     """So many machines can join with it; 0: any number, until it expires."""
     used: int
@@ -66,6 +71,7 @@ class NewJoinToken(Struct, frozen=True, kw_only=True):
 
     token: str
     id: str
+    role: str
     node: str
     uses: int
     labels: dict[str, str]
@@ -78,6 +84,26 @@ class JoinTokensList(Struct, frozen=True, kw_only=True):
     """Join tokens, oldest first."""
 
     tokens: list[JoinTokenView]
+
+
+class CertificateView(Struct, frozen=True, kw_only=True):
+    """A certificate that was given on request."""
+
+    serial: str
+    role: str
+    name: str
+    """Of the node, or of the process."""
+    issued_ms: int
+    expires_ms: int
+    revoked_ms: int | None
+    token: str
+    """Id of the join token with which the first of that name was got; empty: not known."""
+
+
+class CertificatesList(Struct, frozen=True, kw_only=True):
+    """Certificates by role, name and age."""
+
+    certificates: list[CertificateView]
 
 
 class NodeAdmission:
@@ -132,9 +158,17 @@ class NodeAdmission:
     # ── people ────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def create_token(
-        self, *, node: str, life_ms: int, user: str, uses: int = 1, labels: dict[str, str] | None = None
+        self,
+        *,
+        node: str,
+        life_ms: int,
+        user: str,
+        uses: int = 1,
+        labels: dict[str, str] | None = None,
+        role: str = Role.AGENT,
     ) -> NewJoinToken:
-        """Create a token with which machines join; see `Membership.create`.
+        """Create a token with which machines join, or processes of that role get certificates; see
+        `Membership.create`.
 
         Raises:
             ConflictError: this controller does not listen for agents, or the node is of its own machine.
@@ -147,7 +181,8 @@ class NodeAdmission:
         token_id, secret = self._runtime.new_id()[:ID_DIGITS], self._runtime.new_id()
 
         def decide(now_ms: int) -> PutJoining:
-            self._membership.check_joins(node, known=self._known(node))
+            if role == Role.AGENT:
+                self._membership.check_joins(node, known=self._known(node))
             return self._membership.create(
                 token_id,
                 hash_of(secret),
@@ -157,6 +192,7 @@ class NodeAdmission:
                 now_ms=now_ms,
                 uses=uses,
                 labels=labels,
+                role=role,
             )
 
         made = await self._commit(decide)
@@ -165,6 +201,7 @@ class NodeAdmission:
         return NewJoinToken(
             token=text,
             id=token_id,
+            role=row.role,
             node=node,
             uses=row.uses,
             labels=row.labels,
@@ -194,7 +231,7 @@ class NodeAdmission:
         """
 
         def decide(now_ms: int) -> PutJoining:
-            change = self._membership.revoke_node(node, now_ms)
+            change = self._membership.revoke(node, now_ms)
             if not change.certificates:
                 raise NotFoundError(
                     f"node '{node}' has no certificate that could be revoked",
@@ -205,10 +242,38 @@ class NodeAdmission:
         await self._commit(decide)
         self._runtime.log.warning("the certificates of a node were revoked", node=node)
 
+    def certificates(self, role: str, name: str) -> list[CertificateView]:
+        """All that are kept; of that role and name only, where these are not empty."""
+        rows = self._membership.certificates()
+        return [_certificate_view(row) for row in rows if role in ("", row.role) and name in ("", row.node)]
+
+    async def revoke(self, role: str, name: str) -> list[CertificateView]:
+        """Revoke the certificates of a process of another role than agent: they are not renewed any more.
+
+        Raises:
+            SpecError: it is a node's.
+            NotFoundError: it has none.
+        """
+        if role == Role.AGENT:
+            raise SpecError("role: certificates of a node are revoked as the node's", hint=f"hal node revoke {name}")
+
+        def decide(now_ms: int) -> PutJoining:
+            change = self._membership.revoke(name, now_ms, role)
+            if not change.certificates:
+                whose = f"{one_line(role, MAX_LABEL)} '{one_line(name, MAX_LABEL)}'"
+                raise NotFoundError(
+                    f"{whose} has no certificate that could be revoked", hint="`hal certificate list` shows all"
+                )
+            return change
+
+        made = await self._commit(decide)
+        self._runtime.log.warning("certificates were revoked", role=role, name=name)
+        return [_certificate_view(row) for row in made.certificates]
+
     def end_membership(self, nodes: Sequence[str], now_ms: int) -> None:
         """End the certificates of these nodes, within the group that removes them."""
         for node in nodes:
-            change = self._membership.revoke_node(node, now_ms)
+            change = self._membership.revoke(node, now_ms)
             if change.certificates:
                 self._joining.use().stage(change)
 
@@ -226,9 +291,9 @@ class NodeAdmission:
         if certified is None:
             raise DeniedError("without a certificate nothing but joining is allowed", hint="hal agent --join TOKEN")
         if self._authority is not None:
-            self._membership.check_certificate(certified.serial, certified.name, node, self._clock.now_ms())
-        elif certified.name != node:
-            raise DeniedError(f"a certificate of node '{certified.name}' is not valid for '{node}'")
+            self._membership.check_certificate(certified, node, self._clock.now_ms())
+        elif (certified.role, certified.name) != (Role.AGENT, node):
+            raise DeniedError(f"a certificate of {certified.role} '{certified.name}' is not valid for node '{node}'")
 
     def address_of(self, connection: Connection, node: str, facts: Facts) -> tuple[str, str]:
         """Where other machines reach a node that says hello, and a remark for people if it is not what it stated.
@@ -286,16 +351,22 @@ class NodeAdmission:
         certified = connection.certified
         return {} if certified is None else self._membership.labels_of(certified.serial)
 
-    async def serve_stranger(self, connection: Connection, frame: ReadAuthority | Join) -> None:
-        """One that has no certificate yet: it asks for the authority's, or joins.
+    async def serve_stranger(self, connection: Connection, frame: ReadAuthority | Join | Renew) -> None:
+        """One that has no certificate yet, and asks for the authority's, or joins; or one that came to renew its own.
 
         Raises:
-            DeniedError: it may not join; says why.
+            DeniedError: it may not; says why.
             HALError: it cannot now.
         """
         authority = self._listening()
         if isinstance(frame, ReadAuthority):
             await connection.send(AuthorityFrame(certificate=authority.pem))
+            return
+        if isinstance(frame, Renew):
+            certified = connection.certified
+            if certified is None:
+                raise DeniedError("without a certificate there is nothing to renew", hint="join with a token")
+            await self._renew(connection, certified.role, certified.name, frame)
             return
         agree_version(frame.versions)
         name = check_node_name(frame.name)
@@ -306,13 +377,16 @@ class NodeAdmission:
 
         def decide(now_ms: int) -> PutJoining:
             issued.clear()  # a group that failed for something else is decided again
-            token = self._membership.check_token(token_id, secret, name, now_ms, known=self._known(name))
-            issued.append(self._certify(authority, frame.request, name))
-            return self._membership.admitted(token, _certificate_row(issued[0], name, now_ms), now_ms, self._known)
+            known = frame.role is Role.AGENT and self._known(name)
+            token = self._membership.check_token(token_id, secret, name, now_ms, known=known, role=frame.role)
+            issued.append(self._certify(authority, frame.request, frame.role, name))
+            row = _certificate_row(issued[0], frame.role, name, now_ms)
+            return self._membership.admitted(token, row, now_ms, self._known)
 
         await self._commit(decide)
-        self._runtime.log.info("a node has joined", node=name, token=token_id, connection=connection.label)
-        await connection.send(_joined(issued[0], name, authority))
+        log, at = self._runtime.log, connection.label
+        log.info("a certificate was given", role=frame.role, name=name, token=token_id, connection=at)
+        await connection.send(_joined(issued[0], frame.role, name, authority))
 
     async def renew(self, connection: Connection, node: str, frame: Renew) -> None:
         """The next certificate of a node that speaks already.
@@ -320,6 +394,9 @@ class NodeAdmission:
         Raises:
             DeniedError: its present one is no longer good, or it came over a Unix socket and has none.
         """
+        await self._renew(connection, Role.AGENT, node, frame)
+
+    async def _renew(self, connection: Connection, role: str, name: str, frame: Renew) -> None:
         authority = self._listening()
         certified = connection.certified
         if certified is None:
@@ -328,12 +405,13 @@ class NodeAdmission:
 
         def decide(now_ms: int) -> PutJoining:
             issued.clear()
-            self.check(connection, node)
-            issued.append(self._certify(authority, frame.request, node))
-            return self._membership.renewed(_certificate_row(issued[0], node, now_ms), certified.serial, now_ms)
+            self._membership.check_certificate(certified, name, self._clock.now_ms(), role)
+            issued.append(self._certify(authority, frame.request, Role(role), name))
+            row = _certificate_row(issued[0], role, name, now_ms)
+            return self._membership.renewed(row, certified.serial, now_ms)
 
         await self._commit(decide)
-        connection.send_nowait(_joined(issued[0], node, authority))
+        connection.send_nowait(_joined(issued[0], Role(role), name, authority))
 
     # ── inside ────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -349,9 +427,11 @@ class NodeAdmission:
         row = self._plane.nodes.get(node)
         return row is not None and row.state is not NodeState.REMOVED
 
-    def _certify(self, authority: Authority, request: str, name: str) -> Issued:
+    def _certify(self, authority: Authority, request: str, role: Role, name: str) -> Issued:
+        config = self._config
+        life_ms = config.node_certificate_ms if role is Role.AGENT else config.service_certificate_ms
         # By the clock on the wall: whoever verifies has no other.
-        return authority.certify(request, Role.AGENT, name, self._runtime.now_ms(), self._config.node_certificate_ms)
+        return authority.certify(request, role, name, self._runtime.now_ms(), life_ms)
 
     async def _commit(self, decide: Callable[[int], PutJoining]) -> PutJoining:
         """Have it decided in its turn and made durable.
@@ -366,6 +446,7 @@ def _token_view(row: JoinTokenRow, now_ms: int) -> JoinTokenView:
     return JoinTokenView(
         id=row.id,
         state=state_of(row, now_ms),
+        role=row.role,
         node=row.node,
         user=row.user,
         created_ms=row.created_ms,
@@ -377,9 +458,23 @@ def _token_view(row: JoinTokenRow, now_ms: int) -> JoinTokenView:
     )
 
 
-def _certificate_row(issued: Issued, node: str, now_ms: int) -> CertificateRow:
-    return CertificateRow(serial=issued.serial, node=node, issued_ms=now_ms, expires_ms=issued.expires_ms)
+def _certificate_view(row: CertificateRow) -> CertificateView:
+    return CertificateView(
+        serial=row.serial,
+        role=row.role,
+        name=row.node,
+        issued_ms=row.issued_ms,
+        expires_ms=row.expires_ms,
+        revoked_ms=row.revoked_ms,
+        token=row.token,
+    )
 
 
-def _joined(issued: Issued, node: str, authority: Authority) -> Joined:
-    return Joined(name=node, certificate=issued.certificate, authority=authority.pem, expires_ms=issued.expires_ms)
+def _certificate_row(issued: Issued, role: str, name: str, now_ms: int) -> CertificateRow:
+    return CertificateRow(serial=issued.serial, node=name, issued_ms=now_ms, expires_ms=issued.expires_ms, role=role)
+
+
+def _joined(issued: Issued, role: Role, name: str, authority: Authority) -> Joined:
+    return Joined(
+        name=name, certificate=issued.certificate, authority=authority.pem, expires_ms=issued.expires_ms, role=role
+    )

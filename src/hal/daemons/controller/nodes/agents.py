@@ -247,7 +247,7 @@ class Agents:
         if hello is None:
             self._no_hello(connection)
             return
-        if isinstance(hello, ReadAuthority | Join):
+        if isinstance(hello, ReadAuthority | Join | Renew):
             await self._node_admission.serve_stranger(connection, hello)
             return
         if not isinstance(hello, Hello) or hello.role is not Role.AGENT:

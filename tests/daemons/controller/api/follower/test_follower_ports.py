@@ -13,10 +13,10 @@ from typing import Any
 import httpx
 import pytest
 
-from hal.cli.local.join_exchange import join_any
 from hal.runtime.authority import NodeIdentity, open_authority
 from hal.runtime.home import Home
 from hal.runtime.interface import Credentials, TcpAddress
+from hal.runtime.joining import join_any
 from hal.runtime.logfile import LogFile
 from hal.runtime.logs import open_log
 from hal.runtime.real_runtime import RealRuntime

@@ -6,10 +6,11 @@ from typing import Final
 
 from hal.daemons.controller.api.endpoints.endpoint import TEXT, Endpoint, Param, body_of
 from hal.daemons.controller.api.requests.call import Call
-from hal.daemons.controller.nodes.admission import JoinTokensList, JoinTokenView, NewJoinToken
-from hal.daemons.controller.service.access.join_tokens import JoinTokenBody
+from hal.daemons.controller.nodes.admission import CertificatesList, JoinTokensList, JoinTokenView, NewJoinToken
+from hal.daemons.controller.service.access.join_tokens import JoinTokenBody, RevokeCertificates
 from hal.daemons.controller.service.controller_api import ControllerApi
 from hal.daemons.controller.service.nodes.views import NodeView
+from hal.rest.answers import sliced_answer
 from hal.rest.rights import ADMINS, OPERATORS
 
 
@@ -35,6 +36,20 @@ async def revoke_node(api: ControllerApi, call: Call) -> object:
     return api.nodes.get(call.path("name"))
 
 
+async def list_certificates(api: ControllerApi, call: Call) -> object:
+    """All that are kept, or those of one role or name."""
+    found = api.join_tokens.certificates(call.params.text("role"), call.params.text("name"))
+    empty = CertificatesList(certificates=[])
+    return await sliced_answer(call, api.runtime, empty, "certificates", found, 200)
+
+
+async def revoke_certificates(api: ControllerApi, call: Call) -> object:
+    """Revoke those of one process."""
+    asked: RevokeCertificates = call.body
+    call.visit.targets.append(f"{asked.role}/{asked.name}")
+    return await api.join_tokens.revoke_certificates(asked)
+
+
 JOINING: Final = (
     # Admins' only: whoever has such a token is given everybody's jobs.
     Endpoint(
@@ -44,13 +59,14 @@ JOINING: Final = (
         right=ADMINS,
         name="createJoinToken",
         tag="nodes",
-        summary="Create a join token, with which one machine can join, or several",
+        summary="Create a join token, with which machines join, or processes of another role get certificates",
         text="Its text is in this response only; the store keeps a hash. It contains the authority's fingerprint.",
         body=body_of(
             JoinTokenBody,
             {
                 "for an hour": {"expires_in": "1h"},
                 "for one node": {"node": "n7"},
+                "for a cache": {"role": "service", "name": "cache-1"},
                 "for rented machines": {"uses": 0, "expires_in": "7d", "labels": {"pool": "spot"}},
             },
         ),
@@ -79,6 +95,34 @@ JOINING: Final = (
         params=(Param(name="token", where="path", text="id of the token", schema=TEXT, example="5f3a09c1"),),
         result=JoinTokenView,
         problems=("404", "409", "503"),
+    ),
+    Endpoint(
+        method="GET",
+        path="/v1/certificates",
+        handler=list_certificates,
+        right=ADMINS,
+        name="listCertificates",
+        tag="nodes",
+        summary="List the certificates of nodes and of processes of other roles, by role and name",
+        text="Those that have expired or were revoked are kept for a day or longer.",
+        params=(
+            Param(name="role", where="query", text="only of this role", schema=TEXT, example="service"),
+            Param(name="name", where="query", text="only of this name", schema=TEXT, example="cache-1"),
+        ),
+        result=CertificatesList,
+    ),
+    Endpoint(
+        method="POST",
+        path="/v1/certificates/revoke",
+        handler=revoke_certificates,
+        right=OPERATORS,
+        name="revokeCertificates",
+        tag="nodes",
+        summary="Revoke the certificates of a broker, worker, client or service",
+        text="They are not renewed any more. Whoever it connects to accepts them until they expire.",
+        body=body_of(RevokeCertificates, {"of a cache": {"role": "service", "name": "cache-1"}}),
+        result=CertificatesList,
+        problems=("400", "404", "413", "503"),
     ),
     Endpoint(
         method="POST",
