@@ -88,7 +88,8 @@ class TokenCache:
         known = self._known.get(digest)
         if known is None or now_ms >= known.asked_ms + KEEP_MS:
             known = await self._asked(digest, token, known)
-        self._known.move_to_end(digest)
+        if digest in self._known:  # it may have been displaced while it was asked about
+            self._known.move_to_end(digest)
         if _expired(known, self._runtime.now_ms()):
             raise UnauthorizedError(f"token {known.who.token} has expired")
         return identity_of(known.who, peer)

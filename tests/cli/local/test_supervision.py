@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from hal.cli.local.service import UNIT, _quoted
-from hal.cli.local.supervision import FIRST_DELAY_S, MOST_DELAY_S, SOUND_S, Kept, Pause, plane_sections
+from hal.cli.local.supervision import FIRST_DELAY_S, MOST_DELAY_S, SOUND_S, Kept, Pause, Supervisor, plane_sections
 from hal.core.model import SpecError
 from hal.runtime.home import Home
 from tests.cli.conftest import Ran
@@ -84,6 +85,31 @@ def test_what_somebody_started_after_it_was_given_up_is_watched_again() -> None:
     assert not one.tried.given_up
 
 
+def test_what_cannot_be_started_is_tried_again_after_a_pause() -> None:
+    """A full disk, say: the supervisor goes on, and says why."""
+
+    def start() -> Any:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    one = Kept("it", lambda: False, start)
+    one.look(0.0)
+    one.start(1.0)
+    assert [one.look(1.0), one.look(1.0 + 2 * FIRST_DELAY_S)] == [False, True]
+    assert one.tried.ended == "[Errno 28] No space left on device"
+
+
+def test_a_look_that_cannot_be_taken_is_logged_once_until_another_can(tmp_path: Path) -> None:
+    """A layout that is damaged, good again, damaged again."""
+    home, logged = Home(tmp_path), list[str]()
+    home.create()
+    supervisor = Supervisor(home, lambda event, **fields: logged.append(event))
+    layout = home.run_dir / "layout.json"
+    for text in ("{", "{", '{"nodes": [], "restart": false}', "{"):
+        layout.write_text(text)
+        supervisor.look(0.0)
+    assert logged == ["the layout cannot be read"] * 2
+
+
 def test_planes_are_read_from_the_file(tmp_path: Path) -> None:
     (tmp_path / "hal.toml").write_text('[supervision.planes.prices]\ncommand = ["/opt/prices"]\nhealth = "p.sock"\n')
     assert plane_sections(Home(tmp_path))["prices"].command == ("/opt/prices",)
@@ -95,6 +121,8 @@ def test_planes_are_read_from_the_file(tmp_path: Path) -> None:
         ("[supervision.planes.Prices]\ncommand = ['x']", "no name of a plane"),
         ("[supervision.planes.prices]\ncommand = []", "supervision.planes.prices.command"),
         ("[supervision.planes.prices]\ncommand = ['x']\nhealth = 'https://a'", "supervision.planes.prices.health"),
+        ("[supervision.planes.prices]\ncommand = ['x']\nhealth = 'http://h:99999'", "supervision.planes.prices.health"),
+        ("[supervision.planes.prices]\ncommand = ['x']\nhealth = 'http://h'", "neither a path nor http://HOST:PORT"),
         ("[supervision.planes.prices]\ncommmand = ['x']", "commmand"),
     ],
 )

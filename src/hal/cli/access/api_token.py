@@ -92,13 +92,7 @@ def list_tokens(screen: Screen) -> None:
         used = instant(one.used_ms) if one.used_ms is not None else "never"
         return (one.id, one.user, one.role, one.state, instant(one.expires_ms), used, _only(one) or "-", one.note)
 
-    def render() -> None:
-        if found:
-            screen.table(COLUMNS, [row(one) for one in found])
-        else:
-            screen.note("there are no API tokens; create one: hal api-token create USER")
-
-    screen.show(found, render)
+    screen.show_list(found, COLUMNS, row, "there are no API tokens; create one: hal api-token create USER")
 
 
 @command("revoke", output=True, examples="hal api-token revoke 0123456789ab")

@@ -31,13 +31,7 @@ def list_readers(screen: Screen) -> None:
 
     found = screen.client.call(feed_calls.readers())
 
-    def render() -> None:
-        if found:
-            screen.table(COLUMNS, [_cells(one) for one in found])
-        else:
-            screen.note("there are no readers; register one: hal reader add NAME")
-
-    screen.show(found, render)
+    screen.show_list(found, COLUMNS, _cells, "there are no readers; register one: hal reader add NAME")
 
 
 @command(

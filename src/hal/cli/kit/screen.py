@@ -5,13 +5,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 from hal.cli.kit.colours import colour_allowed
 
 if TYPE_CHECKING:
     from hal.client.addresses.address import Address
     from hal.client.sync_client import Client
+
+T = TypeVar("T")
 
 FORMATS = ("table", "json", "yaml")
 
@@ -92,6 +94,24 @@ class Screen:
             self.emit(value)
         else:
             render()
+
+    def show_list(
+        self, found: Sequence[T], columns: Sequence[str], cells: Callable[[T], Sequence[str]], otherwise: str
+    ) -> None:
+        """Print entries for programs, or a table of them for people.
+
+        Args:
+            cells: of the row of an entry.
+            otherwise: the note where there is none: what to do next.
+        """
+
+        def render() -> None:
+            if found:
+                self.table(columns, [cells(one) for one in found])
+            else:
+                self.note(otherwise)
+
+        self.show(found, render)
 
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]], *, state_column: str = "STATE") -> None:
         """Print a table: fitted to the window on a terminal, else aligned and never cut, for grep and awk."""

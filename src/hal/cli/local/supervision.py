@@ -120,11 +120,12 @@ class Kept:
         self.tried.next_s = 0.0
         try:
             self._child = self._start()
-        except HALError as error:  # no such program
+        except (HALError, OSError) as error:  # no such program, a full disk
             self._child = None
             self._ran = False
             self._pause.ended(now_s)
-            self.tried.next_s, self.tried.ended = self._pause.next_s, error.message[:MAX_ENDED_CHARS]
+            why = error.message if isinstance(error, HALError) else str(error)
+            self.tried.next_s, self.tried.ended = self._pause.next_s, why[:MAX_ENDED_CHARS]
 
     def _how_it_ended(self) -> str:
         code = None if self._child is None else self._child.ended_early
@@ -142,6 +143,8 @@ class Supervisor:
         self._log = log
         self._kept: dict[str, Kept] = {}
         self._saved = b""
+        self._trouble = ""
+        """What was logged last of a look that could not be taken; it is logged once."""
 
     @property
     def note(self) -> Note:
@@ -152,8 +155,8 @@ class Supervisor:
         """Start what is due; nothing while a `hal up` or `hal down` runs."""
         try:
             self._read_layout()
-        except HALError as error:
-            self._log("the layout cannot be read", error=error.message)
+        except (HALError, OSError) as error:
+            self._complain("the layout cannot be read", error)
             return
         due = [kept for kept in self._kept.values() if kept.look(now_s)]
         over = [name for name in processes.planes_with_processes(self._home) if f"plane-{name}" not in self._kept]
@@ -164,7 +167,18 @@ class Supervisor:
                     processes.stop_planes(self._home, over)
             except ConflictError:
                 return
-        self._save()
+        try:
+            self._save()
+        except OSError as error:  # a full disk: `hal status` shows what was known before
+            self._complain("what is known of the processes cannot be saved", error)
+        else:
+            self._trouble = ""
+
+    def _complain(self, what: str, error: Exception) -> None:
+        text = f"{what}: {error}"
+        if text != self._trouble:
+            self._log(what, error=str(error))
+        self._trouble = text
 
     def _start(self, due: Sequence[Kept], now_s: float) -> None:
         for kept in due:

@@ -39,13 +39,9 @@ def list_certificates(screen: Screen, role: str | None, name: str | None) -> Non
 
     found = screen.client.call(joining_calls.certificates(role or "", name or ""))
 
-    def render() -> None:
-        if found:
-            screen.table(COLUMNS, [_cells(one) for one in found])
-        else:
-            screen.note("there are no such certificates; processes ask for them: hal certificate request --help")
-
-    screen.show(found, render)
+    screen.show_list(
+        found, COLUMNS, _cells, "there are no such certificates; processes ask for them: hal certificate request --help"
+    )
 
 
 @command("revoke", output=True, examples="hal certificate revoke service cache-1")

@@ -77,13 +77,7 @@ def list_offers(screen: Screen) -> None:
         labels = ",".join(f"{key}={value}" for key, value in sorted(one.labels.items()))
         return one.name, str(one.count), amounts(one.resources), labels, price, instant(one.expires_ms)
 
-    def render() -> None:
-        if found:
-            screen.table(COLUMNS, [row(one) for one in found])
-        else:
-            screen.note("nothing is offered")
-
-    screen.show(found, render)
+    screen.show_list(found, COLUMNS, row, "nothing is offered; offer a machine: hal offer put NAME --resources cpu=64")
 
 
 @command("withdraw", output=True, examples="hal offer withdraw a100")

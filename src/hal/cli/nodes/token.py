@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 
 from hal.cli.kit.command import command, pass_screen
 from hal.cli.kit.lazy_group import NounGroup
 from hal.cli.kit.screen import Screen
+
+if TYPE_CHECKING:
+    from hal.client.rest.joining_calls import JoinTokenInfo
 
 ROLES = ("agent", "broker", "worker", "client", "service")
 """That are given certificates, as in `hal.wire.roles`; the first is that of nodes."""
@@ -91,29 +95,14 @@ def list_tokens(screen: Screen) -> None:
     from hal.client.rest import joining_calls
 
     found = screen.client.call(joining_calls.tokens())
-    rows = [
-        (
-            one.id,
-            one.state,
-            one.role,
-            one.node or "any",
-            f"{one.used}/{one.uses or 'any'}",
-            instant(one.created_ms),
-            instant(one.expires_ms),
-            one.user,
-            one.used_by,
-            ",".join(f"{key}={value}" for key, value in sorted(one.labels.items())),
-        )
-        for one in found
-    ]
 
-    def render() -> None:
-        if rows:
-            screen.table(COLUMNS, rows)
-        else:
-            screen.note("there are no join tokens; create one: hal token create")
+    def cells(one: JoinTokenInfo) -> tuple[str, ...]:
+        name, used = one.node or "any", f"{one.used}/{one.uses or 'any'}"
+        times = (instant(one.created_ms), instant(one.expires_ms))
+        labels = ",".join(f"{key}={value}" for key, value in sorted(one.labels.items()))
+        return (one.id, one.state, one.role, name, used, *times, one.user, one.used_by, labels)
 
-    screen.show(found, render)
+    screen.show_list(found, COLUMNS, cells, "there are no join tokens; create one: hal token create")
 
 
 @command("revoke", output=True, examples="hal token revoke 5f3a09c1")

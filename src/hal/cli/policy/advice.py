@@ -36,13 +36,7 @@ def list_kinds(screen: Screen) -> None:
 
     found = screen.client.call(advice_calls.kinds())
 
-    def render() -> None:
-        if found:
-            screen.table(COLUMNS, [_row(one) for one in found])
-        else:
-            screen.note("there is no advice; put some: hal advice put KIND FILE --space nodes")
-
-    screen.show(found, render)
+    screen.show_list(found, COLUMNS, _row, "there is no advice; put some: hal advice put KIND FILE --space nodes")
 
 
 @command(

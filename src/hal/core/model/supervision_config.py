@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from typing import Annotated, Final
+from urllib.parse import urlsplit
 
 from msgspec import Meta, Struct
 
@@ -60,9 +61,22 @@ def check_supervision(section: SupervisionSection) -> SupervisionSection:
             raise SpecError(f"{where}.command: empty", hint='for example command = ["/opt/site/bin/prices"]')
         if len(plane.command) > MAX_COMMAND_WORDS or any("\0" in word for word in plane.command):
             raise SpecError(f"{where}.command: no command line", hint=f"at most {MAX_COMMAND_WORDS} words")
-        if len(plane.health) > MAX_HEALTH_CHARS or "\0" in plane.health or plane.health.startswith("https:"):
+        if not _may_answer(plane.health):
             raise SpecError(f"{where}.health: neither a path nor http://HOST:PORT")
     return section
+
+
+def _may_answer(where: str) -> bool:
+    """Whether a plane could say there how it is."""
+    if len(where) > MAX_HEALTH_CHARS or "\0" in where or where.startswith("https:"):
+        return False
+    if not where.startswith("http:"):
+        return True
+    try:
+        parts = urlsplit(where)
+        return where.startswith("http://") and bool(parts.hostname) and parts.port is not None
+    except ValueError:
+        return False
 
 
 SUPERVISION: Final = Section(
