@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ledger import Ledger
 
-from hal import AsyncClient, NotFoundError
+from hal import AsyncClient, HALError, NotFoundError
 from hal.client.rest import joining_calls
 from hal.client.rest.ask_calls import WantInfo
 from hal.client.rest.views import NodeInfo
@@ -108,11 +108,22 @@ def names(most: int) -> list[str]:
 
 
 async def _hal(home: Path, *words: str, text: str = "") -> None:
-    """`hal WORDS` for the node in that home; what it says goes to the plane's own output."""
+    """`hal WORDS` for the node in that home; what it says goes to the plane's own output.
+
+    Raises:
+        HALError: it failed, or took too long: nothing may be said of the machine then.
+    """
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "hal.cli.main", "--home", str(home), *words),
         env={**os.environ, "HAL_HOME": str(home)},
         stdin=asyncio.subprocess.PIPE,
     )
-    async with asyncio.timeout(START_S):
-        await process.communicate(text.encode() + b"\n")
+    try:
+        async with asyncio.timeout(START_S):
+            await process.communicate(text.encode() + b"\n")
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+        raise HALError(f"hal {words[0]} took longer than {START_S:.0f} s") from None
+    if process.returncode:
+        raise HALError(f"hal {words[0]} ended with exit code {process.returncode}")
