@@ -179,6 +179,24 @@ def test_the_unit_of_a_user_is_written_and_removed(tmp_path: Path, hal: Hal, mon
     assert not unit.exists()
 
 
+@pytest.mark.parametrize("verb", ["install", "remove"])
+def test_the_unit_of_another_program_is_left_alone(
+    tmp_path: Path, hal: Hal, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    unit = tmp_path / "config" / "systemd" / "user" / "ssh-agent.service"
+    unit.parent.mkdir(parents=True)
+    unit.write_text("[Service]\n")
+    ran = hal("service", verb, "--user", "--name", "ssh-agent", "--home", str(tmp_path / "home"))
+    assert (ran.code, "was not written by `hal service install`" in ran.err) == (6, True), ran.err
+    assert unit.read_text() == "[Service]\n"
+
+
+def test_a_unit_runs_as_a_user_that_the_machine_has(tmp_path: Path, hal: Hal) -> None:
+    ran = hal("service", "install", "--system", "--print", "--home", str(tmp_path), "--run-as", "x\nExecStartPre=/evil")
+    assert (ran.code, "--run-as: there is no user 'x" in ran.err) == (2, True), ran.err
+
+
 def test_a_unit_lets_steps_outlive_hal() -> None:
     assert "KillMode=process\n" in UNIT
     assert "Delegate=yes\n" in UNIT

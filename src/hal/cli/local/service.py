@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
 SYSTEM_UNITS: Final = Path("/etc/systemd/system")
 DEFAULT_NAME: Final = "hal"
+OURS: Final = "# Written by `hal service install`"
 UNIT: Final = """\
-# Written by `hal service install`; another call writes it again. Changes of your own: systemctl edit {name}
+{ours}; another call writes it again. Changes of your own: systemctl edit {name}
 [Unit]
 Description=HAL scheduler, home {home}
 Documentation=man:systemd.service(5)
@@ -97,11 +98,13 @@ def install(
     path = _path(name, mine)
     verb = "agent" if saved_agent(home) is not None else "up"
     _check_options(verb, options)
-    text = _unit(home, name, [verb, "--foreground", *options], "" if mine else run_as or _owner(home), mine=mine)
+    runs_as = "" if mine else _user(run_as) if run_as else _owner(home)
+    text = _unit(home, name, [verb, "--foreground", *options], runs_as, mine=mine)
     if only_print:
         for line in text.splitlines():
             screen.line(line)
         return
+    _check_ours(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
@@ -137,6 +140,7 @@ def remove(screen: Screen, user: bool | None, name: str) -> None:
 
     mine = os.geteuid() != 0 if user is None else user
     path = _path(name, mine)
+    _check_ours(path)
     try:
         path.unlink()
     except FileNotFoundError:
@@ -174,15 +178,53 @@ def _check_options(verb: str, options: tuple[str, ...]) -> None:
     (up if verb == "up" else agent).make_context(f"hal {verb}", list(options))
 
 
-def _owner(home: Home) -> str:
+def _check_ours(path: Path) -> None:
+    """
+    Raises:
+        ConflictError: somebody else's unit is there.
+    """
+    from hal.core.model import ConflictError
+
+    try:
+        with path.open(errors="replace") as unit:
+            first = unit.readline(len(OURS))
+    except OSError:  # there is none; whatever else it is, writing says
+        return
+    if first != OURS:
+        raise ConflictError(f"{path} was not written by `hal service install`", hint="choose another --name")
+
+
+def _user(name: str) -> str:
+    """
+    Raises:
+        SpecError: this machine has no such user.
+    """
     import pwd
 
-    return pwd.getpwuid(home.root.stat().st_uid).pw_name
+    from hal.core.model import SpecError
+    from hal.core.model.errors import shown
+
+    try:
+        return pwd.getpwnam(name).pw_name
+    except (KeyError, ValueError):
+        raise SpecError(f"--run-as: there is no user '{shown(name)}'", hint="create the user first") from None
+
+
+def _owner(home: Home) -> str:
+    """The user whose home it is, by number where the machine has no name for it."""
+    import pwd
+
+    uid = home.root.stat().st_uid
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
 
 
 def _unit(home: Home, name: str, words: list[str], user: str, *, mine: bool) -> str:
     start = [sys.executable, "-m", "hal.cli.main", *words]
     return UNIT.format(
+        ours=OURS,
         name=name,
         home=_escaped(str(home.root)),
         after="" if mine else AFTER_NETWORK,
