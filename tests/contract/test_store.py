@@ -408,6 +408,42 @@ def test_only_ended_jobs_are_removed_and_one_that_runs_again_has_lost_nothing(le
     assert leader.store.jobs(newest_first=False)[0].removed == Removed.NOTHING
 
 
+def test_when_and_why_outputs_were_removed_is_known_until_the_job_is_gone(leader: Leader) -> None:
+    """Also after it has run again; of a job of which nothing was removed there is nothing to know."""
+    store = leader.store
+    leader.commit(InsertJobs([ended(1, 10), ended(2, 20), job(3)]))
+    leader.commit(MarkRemoved([1], Removed.OUTPUTS, "outputs_days = 90, queue default"))
+    leader.commit(ProgressJobs([progress(job(1))]))
+    found = store.removal(1)
+    assert (found is not None and found.rule, store.removal(2)) == ("outputs_days = 90, queue default", None)
+    leader.commit(ProgressJobs([progress(ended(1, 30))]))
+    leader.commit(MarkRemoved([1], Removed.ATTEMPTS_GOING, "attempts_count = 5"))
+    again = store.removal(1)
+    assert again is not None
+    assert again.rule == "attempts_count = 5"
+    leader.commit(MarkRemoved([1], Removed.JOB))
+    store.sweep(50, Retention(), epoch=leader.epoch)
+    assert store.removal(1) is None
+
+
+def test_of_a_task_with_many_attempts_the_newest_stay_and_those_that_a_reader_needs(leader: Leader) -> None:
+    """Attempts 1 to 15 of task 0, of which the reader has read the ends of two; task 1 has had one."""
+    store, retention = leader.store, Retention(attempts_per_task=10)
+    leader.commit(*submitted(job(1, tasks=2)))
+    for number in range(1, 16):
+        leader.commit(InsertAttempts([attempt(1, number=number)]))
+        leader.commit(EndAttempts([AttemptEnd(1, 0, number, AttemptState.PREEMPTED, number, "requeued")]))
+    registered = ReaderRow(name="a", user="u", created_ms=1, heard_ms=20, attempts=2)
+    leader.commit(InsertAttempts([attempt(1, task=1)]), PutReaders((registered,)))
+    found, after = store.old_attempts(20, retention, (0, 0))
+    assert ([(one.task, one.attempt, one.nodes) for one in found], after) == ([(0, 1, ("n1",)), (0, 2, ("n1",))], None)
+    leader.commit(PutReaders((), ("a",)))
+    found, _ = store.old_attempts(20, retention, (0, 0))
+    store.delete_attempts(found, epoch=leader.epoch)
+    assert [(one.task, one.attempt) for one in store.attempts(1)] == [*((0, n) for n in range(6, 16)), (1, 1)]
+    assert store.old_attempts(20, retention, (0, 0)) == ([], None)
+
+
 def test_a_large_array_is_swept_a_piece_at_a_time(leader: Leader) -> None:
     """1,200 attempts: 500, 500, 200 and the job."""
     leader.commit(InsertJobs([ended(1, 10, tasks=1_200), job(2)]))

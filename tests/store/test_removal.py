@@ -11,14 +11,11 @@ from sqlalchemy import event
 from hal.core.model import AttemptState, EventKind, JobSpec, TaskState, check_spec
 from hal.store import (
     AppendEvents,
-    EndAttempts,
     InsertAttempts,
     InsertJobs,
     JobRow,
     MarkRemoved,
     NewEvent,
-    PutReaders,
-    ReaderRow,
     Removed,
     Retention,
     Store,
@@ -26,8 +23,7 @@ from hal.store import (
     sqlite,
 )
 from hal.store.database_url import open_database
-from hal.store.operations import AttemptEnd
-from tests.store.rows import Leader, attempt, job, submitted
+from tests.store.rows import Leader, attempt, job
 
 MANY = 1_000
 
@@ -124,26 +120,6 @@ def test_deleting_a_spec_looks_for_other_jobs_by_index(tmp_path: Path) -> None:
         plan = connection.exec_driver_sql("EXPLAIN QUERY PLAN SELECT 1 FROM jobs WHERE spec_id = 7").all()
     database.close()
     assert "jobs_by_spec" in plan[0][3]
-
-
-def test_of_a_task_with_many_attempts_the_newest_stay_and_those_that_a_reader_needs(tmp_path: Path) -> None:
-    """Attempts 1 to 15 of task 0, of which the reader has read the ends of two; task 1 has had one."""
-    leader = Leader(Store.open(tmp_path / "hal.sqlite"))
-    store, retention = leader.store, Retention(attempts_per_task=10)
-    leader.commit(*submitted(job(1, tasks=2)))
-    for number in range(1, 16):
-        leader.commit(InsertAttempts([attempt(1, number=number)]))
-        leader.commit(EndAttempts([AttemptEnd(1, 0, number, AttemptState.PREEMPTED, number, "requeued")]))
-    registered = ReaderRow(name="a", user="u", created_ms=1, heard_ms=20, attempts=2)
-    leader.commit(InsertAttempts([attempt(1, task=1)]), PutReaders((registered,)))
-    found, after = store.old_attempts(20, retention, (0, 0))
-    assert ([(one.task, one.attempt, one.nodes) for one in found], after) == ([(0, 1, ("n1",)), (0, 2, ("n1",))], None)
-    leader.commit(PutReaders((), ("a",)))
-    found, _ = store.old_attempts(20, retention, (0, 0))
-    store.delete_attempts(found, epoch=leader.epoch)
-    assert [(one.task, one.attempt) for one in store.attempts(1)] == [*((0, n) for n in range(6, 16)), (1, 1)]
-    assert store.old_attempts(20, retention, (0, 0)) == ([], None)
-    store.close()
 
 
 def test_looking_for_old_attempts_reads_only_tasks_with_many(tmp_path: Path) -> None:
