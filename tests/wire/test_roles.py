@@ -28,7 +28,7 @@ ALLOWED = {
 @pytest.mark.parametrize("listener", Role)
 def test_a_pair_of_roles_may_connect_only_if_it_is_listed(dialler: Role, listener: Role) -> None:
     """49 pairs, of which 13 may, 4 of them only to renew a certificate."""
-    refusal = dialler_refusal(listener, dialler)
+    refusal = dialler_refusal(listener, dialler, joins=True)
     assert (refusal == "") is ((dialler, listener) in ALLOWED)
     assert refusal == "" or str(dialler) in refusal
 
@@ -43,7 +43,8 @@ def test_a_dialler_accepts_exactly_the_role_that_it_expects(expected: Role, foun
 @pytest.mark.parametrize("listener", Role)
 def test_only_a_controller_serves_strangers(listener: Role) -> None:
     """So that machines can join."""
-    assert (dialler_refusal(listener, None) == "") is (listener is Role.CONTROLLER)
+    assert (dialler_refusal(listener, None, joins=True) == "") is (listener is Role.CONTROLLER)
+    assert dialler_refusal(listener, None, joins=False)
 
 
 @pytest.mark.parametrize("dialler", [*Role, None])
@@ -57,7 +58,7 @@ def test_a_controller_serves_all_but_agents_briefly(listener: Role, dialler: Rol
 @pytest.mark.parametrize("word", ["", "Agent", "root", "agent "])
 def test_a_role_that_is_none_is_refused_everywhere(word: str) -> None:
     """A certificate of a newer HAL may have one."""
-    assert all(dialler_refusal(listener, word) for listener in Role)
+    assert all(dialler_refusal(listener, word, joins=True) for listener in Role)
 
 
 def test_what_a_certificate_is_good_for_follows_from_the_table() -> None:

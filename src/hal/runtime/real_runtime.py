@@ -157,7 +157,8 @@ class RealRuntime:
         credentials: Credentials | None = None,
         conversation: AnyConversation = CONTROLLER_AGENT,
     ) -> Listener:
-        return await self._serve(address, on_connect, credentials, frame_ends(conversation), conversation.listener)
+        make, role = frame_ends(conversation), conversation.listener
+        return await self._serve(address, on_connect, credentials, make, role, joins=True)
 
     async def connect(
         self,
@@ -178,7 +179,7 @@ class RealRuntime:
         credentials: Credentials | None = None,
         role: Role = Role.SERVICE,
     ) -> Listener:
-        return await self._serve(address, on_stream, credentials, BlockStream, role)
+        return await self._serve(address, on_stream, credentials, BlockStream, role, joins=False)
 
     async def dial(
         self,
@@ -198,6 +199,8 @@ class RealRuntime:
         credentials: Credentials | None,
         make: MakeEnd[E],
         role: Role,
+        *,
+        joins: bool,
     ) -> Listener:
         logs = BudgetedLogs(self._log, self.monotonic_ms)
 
@@ -209,7 +212,7 @@ class RealRuntime:
         if isinstance(address, UnixAddress):
             listener = UnixListener(address, serve, self._log, make)
         else:
-            listener = TlsListener(address, _needed(credentials), serve, self._log, make, role)
+            listener = TlsListener(address, _needed(credentials), serve, self._log, make, role, joins=joins)
         await listener.start()
         self._listeners[listener] = None
         return listener

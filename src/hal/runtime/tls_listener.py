@@ -44,11 +44,15 @@ class TlsListener(Generic[E]):
         log: Logger,
         make: MakeEnd[E],
         role: Role,
+        *,
+        joins: bool,
     ) -> None:
         """
         Args:
             role: of this process: it decides who is served.
+            joins: as for `dialler_refusal`.
         """
+        self._joins = joins
         self._loop = asyncio.get_running_loop()
         self._address = address
         self._credentials = credentials
@@ -175,14 +179,14 @@ class TlsListener(Generic[E]):
         connection.remote = host.partition("%")[0]
         connection.certified = certified_name(peer_certificate(connection))
         role = None if connection.certified is None else connection.certified.role
-        if connection.certified is None or is_stranger(self._role, role):
+        if connection.certified is None or (self._joins and is_stranger(self._role, role)):
             stranger.connection = connection
             left_s = stranger.since_s + STRANGER_MS / 1000 - self._loop.time()
             stranger.timer = self._loop.call_later(left_s, stranger.drop, "it did not join, or renew, in time")
         else:
             self._forget(number)
         log = self._logs.of(source_of(connection))
-        refusal = dialler_refusal(self._role, role)
+        refusal = dialler_refusal(self._role, role, joins=self._joins)
         if refusal:
             log.warning("refused a connection", connection=connection.label, reason=refusal)
             connection.refuse("denied", refusal)

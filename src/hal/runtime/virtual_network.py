@@ -219,8 +219,11 @@ class VirtualListener(Generic[E]):
         credentials: Credentials | None,
         make: MakeEnd[E],
         role: Role,
+        *,
+        joins: bool,
     ) -> None:
         self.credentials = credentials
+        self._joins = joins
         self._make = make
         self._role = role
         self._network = network
@@ -269,7 +272,9 @@ class VirtualListener(Generic[E]):
             connection.certified = dialler.host.certified(credentials)
             connection.remote = dialler.host.name
         connection.connection_made(transport)
-        refusal = "" if connection.peer is not None else dialler_refusal(self._role, _role(connection.certified))
+        refusal = ""
+        if connection.peer is None:
+            refusal = dialler_refusal(self._role, _role(connection.certified), joins=self._joins)
         if refusal:
             log.warning("refused a connection", connection=connection.label, reason=refusal)
             connection.refuse("denied", refusal)
@@ -302,16 +307,21 @@ class VirtualNetwork:
         credentials: Credentials | None,
         make: MakeEnd[E],
         role: Role,
+        *,
+        joins: bool,
     ) -> VirtualListener[E]:
         """Serve an address.
 
+        Args:
+            joins: as for `dialler_refusal`.
         Raises:
             ConflictError: a live process of that host serves it.
         """
         key = self._key(process.host, address)
         if key in self._listeners:
             raise ConflictError(f"{address} is served by another process", hint="is HAL running already?")
-        listener = self._listeners[key] = VirtualListener(self, process, address, on_connect, credentials, make, role)
+        listener = VirtualListener(self, process, address, on_connect, credentials, make, role, joins=joins)
+        self._listeners[key] = listener
         return listener
 
     def unlisten(self, listener: VirtualListener[Any]) -> None:

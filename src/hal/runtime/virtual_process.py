@@ -370,9 +370,8 @@ class VirtualRuntime:
         credentials: Credentials | None = None,
         conversation: AnyConversation = CONTROLLER_AGENT,
     ) -> Listener:
-        listener = self._world.network.listen(
-            self._process, address, on_connect, credentials, frame_ends(conversation), conversation.listener
-        )
+        make, role = frame_ends(conversation), conversation.listener
+        listener = self._world.network.listen(self._process, address, on_connect, credentials, make, role, joins=True)
         self._listeners.append(listener)
         self._world.note(self.name, "listen", str(address))
         return listener
@@ -394,7 +393,9 @@ class VirtualRuntime:
         credentials: Credentials | None = None,
         role: Role = Role.SERVICE,
     ) -> Listener:
-        listener = self._world.network.listen(self._process, address, on_stream, credentials, BlockStream, role)
+        listener = self._world.network.listen(
+            self._process, address, on_stream, credentials, BlockStream, role, joins=False
+        )
         self._listeners.append(listener)
         self._world.note(self.name, "serve", str(address))
         return listener

@@ -72,13 +72,14 @@ def is_stranger(listener: Role, dialler: str | None) -> bool:
     return dialler is None or dialler in ON_REQUEST
 
 
-def dialler_refusal(listener: Role, dialler: str | None) -> str:
+def dialler_refusal(listener: Role, dialler: str | None, *, joins: bool) -> str:
     """Why a listener refuses a dialler, for people; '' if it does not.
 
     Args:
+        joins: it serves frames, among them those of joining; who serves byte streams serves no strangers.
         dialler: the role in its certificate, as the certificate has it; None: it presented none.
     """
-    if is_stranger(listener, dialler):
+    if joins and is_stranger(listener, dialler):
         return ""
     if dialler is None:
         return f"a {listener} serves nobody without a certificate"

@@ -86,9 +86,10 @@ def test_safety_waiting_for_anothers_job_is_as_waiting_for_none(job: int, not_ow
 
 def test_what_a_step_submits_belongs_into_the_queue_and_account_of_its_job() -> None:
     """Where it names none; a queue that it names is left, and refused later."""
-    asks = visit(step="1.0.1", queues=("short",), accounts=("physics",))
+    asks = visit(step="0123-7.0.1-3.aa", queues=("short",), accounts=("physics",))
     put = in_its_queue(asks, [JobSpec(), JobSpec(queue="long", account="chemistry")])
     assert [(spec.queue, spec.account) for spec in put] == [("short", "physics"), ("long", "chemistry")]
+    assert {spec.env["HAL_PARENT_JOB"] for spec in put} == {"7"}
     specs = [JobSpec()]
     assert in_its_queue(visit(), specs) is specs
 
