@@ -61,6 +61,8 @@ STREAK_ENTRIES: Final = 10
 STREAK_MS: Final = 60_000
 MAX_STREAKS: Final = 1_024
 """Streaks counted at once."""
+FLUSHED_AT_ONCE: Final = 8
+"""Files that are flushed to the disk in one go."""
 SERIES_A_LINE: Final = 200
 """Series that one checkpoint of a whole listing names."""
 
@@ -263,13 +265,19 @@ class AuditLog:
         self.settle(runtime.now_ms())
         if self._changed or elsewhere or not self._head.number:
             captured, head = self._capture(), self._head
-            await runtime.run_blocking(partial(flush_files, self._files.take_unflushed()), Lane.READER)
+            await self._flush(runtime)
             if self._head is not head:  # files were removed meanwhile, and another checkpoint says more
                 captured = self._capture()
             self._checkpoint(captured, runtime.now_ms(), elsewhere)
             # Whoever is told the head keeps it: a power failure must not take it from the log.
-            await runtime.run_blocking(partial(flush_files, self._files.take_unflushed()), Lane.READER)
+            await self._flush(runtime)
         return self._head
+
+    async def _flush(self, runtime: Runtime) -> None:
+        """In portions: requests that read are answered in between."""
+        files = self._files.take_unflushed()
+        for at in range(0, len(files), FLUSHED_AT_ONCE):
+            await runtime.run_blocking(partial(flush_files, files[at : at + FLUSHED_AT_ONCE]), Lane.READER)
 
     def close(self) -> None:
         """Write what is still counted and a checkpoint, and no more."""
