@@ -69,6 +69,7 @@ COMMANDS = {
     "logout": Lazy("hal.cli.access.login:logout", "Log out.", _ACCESS),
     "whoami": Lazy("hal.cli.access.login:whoami", "Show who you are to HAL.", _ACCESS),
     "api-token": Lazy("hal.cli.access.api_token:api_token", "Manage API tokens.", _ACCESS),
+    "secret": Lazy("hal.cli.access.secret:secret", "Manage secrets that jobs use by name.", _ACCESS),
     "reader": Lazy("hal.cli.access.reader:reader", "Manage the registered readers of the feeds.", _ACCESS),
     "access": Lazy("hal.cli.access.access:access", "Explain who may do what.", _ACCESS),
     "security": Lazy("hal.cli.access.security:security", "Check how well this HAL is protected.", _HERE),

@@ -103,6 +103,8 @@ class JobOptions(TypedDict, total=False):
     """Services of the node that let each attempt begin, or end: 'stage,policy=elsewhere,argument=genome'."""
     sandbox: bool | str | Sequence[str]
     """What to keep it from on its node: True, or 'private-tmp,no-network' (docs/sandbox.md)."""
+    secrets: str | Sequence[str]
+    """Names of secrets, which its steps find as files in HAL_SECRETS_DIR."""
     hold: bool
     script: str
     """Text of a script, instead of a command."""
@@ -180,6 +182,8 @@ def spec_from_options(
         plain["exclude"] = _listed(given["exclude"])
     if "gates" in given:
         plain["gates"] = _listed(given["gates"])
+    if "secrets" in given:
+        plain["secrets"] = _listed(given["secrets"])
     if "begin" in given:
         plain["begin_at_ms"] = instant_ms(given["begin"])
     if "deadline" in given:

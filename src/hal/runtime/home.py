@@ -39,7 +39,7 @@ _MARKS: Final = ("run", "db", "log", "nodes", "hal.toml")
 class NodePaths:
     """The paths of one node under HAL_HOME/nodes/NODE."""
 
-    __slots__ = ("gates", "id_file", "identity", "journal", "name", "root", "steps")
+    __slots__ = ("gates", "id_file", "identity", "journal", "name", "root", "secrets", "steps")
 
     def __init__(self, root: Path, name: str) -> None:
         self.name = name
@@ -51,6 +51,8 @@ class NodePaths:
         self.steps = root / "steps"
         self.gates = root / "gates"
         """Steps whose prolog has begun and whose epilog has not ended; see `hal.daemons.agent.gate_notes`."""
+        self.secrets = root / "secrets"
+        """Names the directory in memory where steps find their secrets; see `hal.daemons.agent.secret_files`."""
         self.identity = root / "identity"
         """What the node received when it joined a HAL on another machine; see `hal.runtime.authority`."""
 
@@ -84,6 +86,7 @@ class Home:
         "nodes_dir",
         "root",
         "run_dir",
+        "secret_keys",
         "store_mark",
         "token",
     )
@@ -99,6 +102,8 @@ class Home:
         self.token = self.root / "token"
         self.authority = self.root / "authority"
         """Keys and certificates of this HAL's authority."""
+        self.secret_keys = self.root / "secrets.key"
+        """The keys under which secrets are stored; see `hal.daemons.controller.access.secret_keys`."""
         self.nodes_dir = self.root / "nodes"
         self.gates = self.root / "gates"
         """Sockets of the services that gate jobs on this machine's nodes; the operator creates it."""

@@ -105,6 +105,8 @@ class Lane(StrEnum):
     """The one thread that decodes and checks large request bodies, beside the loop."""
     LEASE = "lease"
     """The one thread that renews the leader's lease, beside the writer."""
+    NAMES = "names"
+    """The one thread that asks the machine's name service about users, which may take as long as a directory does."""
 
 
 class Timer(Protocol):

@@ -32,7 +32,10 @@ JOB_GATES = "job-gates"
 """The agent asks the services of the gates that a start's template names. Without it, such a step is not sent."""
 FORGET = "forget"
 """The agent answers `forget` with `forgotten`; to another one it is not sent."""
-FEATURES: tuple[str, ...] = (CREDIT, HEALTH, GATES, JOB_GATES, FORGET)
+SECRETS = "secrets"
+"""The agent puts the secrets of steps where these find them, and removes them at their end; to another one, no step
+whose job names secrets is sent."""
+FEATURES: tuple[str, ...] = (CREDIT, HEALTH, GATES, JOB_GATES, FORGET, SECRETS)
 """Features beyond the wire version that this code knows."""
 
 

@@ -44,7 +44,7 @@ from hal.wire.frames.agent_keeper import (
     TemplateGate,
     Usage,
 )
-from hal.wire.frames.controller_agent import FailingCheck, Gates, Health, StepGate
+from hal.wire.frames.controller_agent import FailingCheck, Gates, Health, JobSecrets, Secrets, StepGate
 from hal.wire.frames.conversation import Frame
 from hal.wire.frames.hello import Goodbye, HeldStep, Hello, Welcome
 from hal.wire.frames.joining import Authority, Join, Joined, ReadAuthority, Renew
@@ -147,6 +147,7 @@ EXAMPLES: tuple[Frame, ...] = (
     Done(command="signal", steps=(_STEP,), failed=((StepId(42, 8, 1, 0), "not running"),)),
     Started(steps=(StepStarted(step=_STEP, pid=4800, at_ms=1_767_225_600_012),)),
     Refused(steps=(Refusal(step=_STEP, code="no-lease", message="the lease stamp is 61000 ms old"),)),
+    Secrets(values=(b"correct horse battery staple",), jobs=(JobSecrets(42, (("db-password", 0),)),)),
     Gates(
         gates=(
             StepGate(step=_STEP, gate="prolog", state=GateState.WAITING, phase=GatePhase.PREPARING),

@@ -72,6 +72,9 @@ def constraints(draw: st.DrawFn) -> Constraint:
     return Constraint(draw(labels), op, tuple(values))
 
 
+secret_names = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", fullmatch=True)
+
+
 @st.composite
 def gates(draw: st.DrawFn) -> tuple[JobGate, ...]:
     """Gates that one job may name: each name once for a phase, and no finalising one that goes elsewhere."""
@@ -142,6 +145,7 @@ def job_specs(draw: st.DrawFn) -> JobSpec:
         constraints=tuple(draw(st.lists(constraints(), max_size=3))),
         exclude=tuple(draw(st.lists(labels, max_size=3, unique=True))),
         gates=draw(gates()),
+        secrets=tuple(draw(st.lists(secret_names, max_size=3, unique=True))),
         signal=draw(st.none() | st.builds(LimitSignal, before, st.sampled_from(SIGNALS))),
     )
     return check_spec(spec)

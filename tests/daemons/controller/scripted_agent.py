@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from hal.core.model import StepId, UnreachableError
 from hal.core.model.facts import Facts
+from hal.core.model.step_token import step_token
 from hal.runtime.interface import Address, Connection, Runtime
 from hal.wire.frames.agent_keeper import (
     ExitCause,
@@ -31,7 +32,7 @@ from hal.wire.frames.agent_keeper import (
     Stop,
     Usage,
 )
-from hal.wire.frames.controller_agent import FailingCheck, Health
+from hal.wire.frames.controller_agent import FailingCheck, Health, Secrets
 from hal.wire.frames.conversation import Frame
 from hal.wire.frames.hello import Goodbye, HeldStep, Hello, Welcome
 from hal.wire.roles import Role
@@ -67,6 +68,10 @@ class ScriptedAgent:
         self.started: list[StepId] = []
         """Every step that was ever spawned, in order."""
         self.templates: list[StepTemplate] = []
+        self.secrets: dict[int, dict[str, bytes]] = {}
+        """Values that were sent to it, by job and name."""
+        self.tokens: list[str] = []
+        """Of the attempts that it started, in order."""
         self.outputs: dict[StepId, bytes] = {}
         self.output_error = ""
         self.deleted_ms = 0
@@ -138,6 +143,10 @@ class ScriptedAgent:
         self._runtime = runtime
         self.changed = asyncio.Event()
 
+    def credential(self) -> str:
+        """What the step that it started last shows to the controller."""
+        return step_token(self.tokens[-1], self.templates[-1].key)
+
     def says_health(self, *failing: str) -> None:
         """These checks of the node fail."""
         self._send(Health(failing=tuple(FailingCheck(name, f"{name} is bad", 5) for name in failing)))
@@ -207,6 +216,10 @@ class ScriptedAgent:
                 self.forgets.append(frame)
                 if self.answers_forgets:
                     self._send(Forgotten(request=frame.request))
+            case Secrets():
+                for one in frame.jobs:
+                    named = {name: frame.values[position] for name, position in one.files}
+                    self.secrets.setdefault(one.job, {}).update(named)
             case Resize():
                 self.resized.append(frame.walltime_ms)
             case Goodbye():
@@ -220,6 +233,7 @@ class ScriptedAgent:
         if start.step in self.running or start.step in self.exits:
             return
         self.started.append(start.step)
+        self.tokens.append(start.token)
         self.running[start.step] = template
         self._send(Started(steps=(StepStarted(start.step, 7, self._runtime.now_ms()),)))
         if template.command[0] == "exit":

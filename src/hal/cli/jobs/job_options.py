@@ -104,6 +104,12 @@ _JOB_OPTIONS = (
         metavar="WORDS",
         help="What to keep it from on its node: yes (own-proc,private-tmp,read-only), no-network, writable=/DIR.",
     ),
+    click.option(
+        "--secret",
+        metavar="NAME",
+        multiple=True,
+        help="Secret that its steps find as a file NAME in HAL_SECRETS_DIR; repeatable.",
+    ),
     click.option("--hold", is_flag=True, help="Submit it held; `hal release` lets it start."),
     click.option("--begin", metavar="TIME", help="Do not start before TIME: 2030-01-31T18:00, or now+2h."),
     click.option("--signal", metavar="NAME@TIME", help="Send a signal TIME before the walltime ends: USR1@5m."),
@@ -139,6 +145,8 @@ def options_of(given: Mapping[str, Any]) -> JobOptions:
         out["exclude"] = [name for text in given["exclude"] for name in text.split(",")]
     if given["gate"]:
         out["gates"] = list(given["gate"])
+    if given["secret"]:
+        out["secrets"] = [name for text in given["secret"] for name in text.split(",")]
     if given["licence"]:
         out["licences"] = [name for text in given["licence"] for name in text.split(",")]
     if given["signal"]:

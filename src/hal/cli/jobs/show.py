@@ -185,6 +185,7 @@ def _render_job(screen: Screen, info: JobInfo, used: str = "") -> None:
             "ran": span(ran_ms(info, now_ms)) if info.start_ms else "",
             "used": used,
             "excludes": ", ".join(spec.get("exclude", ())),
+            "secrets": ", ".join(spec.get("secrets", ())),
             "gates": ", ".join(f"{gate['name']} ({_gate_fields(gate)})" for gate in spec.get("gates", ())),
             "sandbox": ", ".join(spec.get("sandbox", ())),
             "labels": ", ".join(f"{key}={value}" for key, value in info.labels.items()),

@@ -38,12 +38,18 @@ NO_ACCOUNT: Final = "no-account"
 FOREIGN_USER: Final = "foreign-user"
 """Refusal of a start because that node runs only its owner's steps."""
 NOT_FOR_USER: Final = frozenset({NO_ACCOUNT, FOREIGN_USER})
-NOT_BEGUN_HERE: Final = frozenset({PROLOG_FAILED, GATE_ELSEWHERE}) | NOT_FOR_USER
+SECRETS_ELSEWHERE: Final = "secrets-elsewhere"
+"""Refusal of a start because that node cannot hold the secrets that the job names, or must not be sent them."""
+SECRETS_UNDELIVERED: Final = "secrets-undelivered"
+"""Refusal of a start because its secrets could not be put on the node now."""
+SECRET_MISSING: Final = "secret-missing"
+"""Refusal of a start because a secret that the job names is not there (any more): the attempt has failed."""
+NOT_BEGUN_HERE: Final = frozenset({PROLOG_FAILED, GATE_ELSEWHERE, SECRETS_ELSEWHERE}) | NOT_FOR_USER
 """Refusals because of the node, which the task does not use again: another may run it at once."""
 GIVEN_BACK: Final = frozenset({"credit-over", "recalled"}) | NOT_BEGUN_HERE
 """Refusals without a delay: of starts on credit, and those where nothing was wrong."""
 
-REFUSAL_CODES_OF_THE_TASK: Final = frozenset({"spawn-failed", "bad-workdir", GATE_FAILED})
+REFUSAL_CODES_OF_THE_TASK: Final = frozenset({"spawn-failed", "bad-workdir", GATE_FAILED, SECRET_MISSING})
 """Refusals that the task would get on every node, or that say so: they are failures of the task."""
 
 

@@ -28,6 +28,7 @@ from hal.core.model.gate import JobGate, check_gates
 from hal.core.model.path_patterns import check_path
 from hal.core.model.resources import Resources
 from hal.core.model.sandbox import READ_ONLY, check_sandbox
+from hal.core.model.secret import check_secret_names
 from hal.core.model.trace_context import trace_id_of
 from hal.core.model.units import MAX_AMOUNT, Duration
 
@@ -263,7 +264,10 @@ class JobSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     inputs: tuple[Any, ...] = ()
     outputs: tuple[Any, ...] = ()
     environment: Any = None
-    secrets: tuple[Any, ...] = ()
+    secrets: Annotated[
+        tuple[str, ...],
+        Meta(description="names of secrets, which its steps find as files in HAL_SECRETS_DIR; see secrets.md"),
+    ] = ()
 
     @property
     def tasks(self) -> int:
@@ -308,6 +312,7 @@ def check_spec(spec: JobSpec) -> JobSpec:
     _check_excluded(spec.exclude)
     check_gates(spec.gates)
     spec = _check_sandbox(spec)
+    check_secret_names(spec.secrets)
     _check_comment(spec.comment)
     _check_streams(spec)
     if spec.traceparent and not trace_id_of(spec.traceparent):
@@ -524,7 +529,7 @@ def _canonical(value: S) -> S:
 
 
 def _refuse_unbuilt(spec: JobSpec) -> None:
-    for field in ("inputs", "outputs", "environment", "secrets"):
+    for field in ("inputs", "outputs", "environment"):
         if getattr(spec, field) not in (None, ()):
             raise SpecError(
                 f"{field}: not supported by this version of HAL",

@@ -17,8 +17,9 @@ from hal.daemons.agent.arguments import NodeArguments, parse_arguments
 from hal.daemons.agent.gate_notes import GateFiles
 from hal.daemons.agent.health import Condition
 from hal.daemons.agent.keeper.sandbox_probe import find_sandbox
-from hal.daemons.agent.node_file import read_node_section
+from hal.daemons.agent.node_file import read_node_section, run_as_owner
 from hal.daemons.agent.node_id import identify_home, read_node_id
+from hal.daemons.agent.secret_files import SecretFiles, memory_places
 from hal.runtime.authority import NodeIdentity
 from hal.runtime.home import Home
 from hal.runtime.inheritance import confine_daemon
@@ -27,6 +28,7 @@ from hal.runtime.link_note import write_link_note
 from hal.runtime.machine import memory_available_bytes, read_machine, space_at
 from hal.runtime.process import run
 from hal.runtime.startup import EXIT_BAD_INPUT
+from hal.runtime.step_users import Serving, serving
 from hal.wire.address import parse_address
 
 
@@ -72,6 +74,11 @@ def build_settings(
         section=section,
         condition=condition,
         gate_notes=GateFiles(home.node(arguments.node).gates),
+        secret_files=SecretFiles(
+            home.node(arguments.node).secrets,
+            memory_places(),
+            each_as_itself=serving(run_as_owner(home.config)) is Serving.EACH_AS_ITSELF,
+        ),
         on_link=partial(write_link_note, home, arguments.node),
     )
     if not arguments.controllers:

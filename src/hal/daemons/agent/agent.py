@@ -28,11 +28,13 @@ from hal.daemons.agent.dialler import Backoff, Controllers
 from hal.daemons.agent.gate_notes import GateNotes
 from hal.daemons.agent.health import Condition, NodeChecks
 from hal.daemons.agent.node_gates import NodeGates
+from hal.daemons.agent.secret_files import SecretFiles
+from hal.daemons.agent.step_secrets import StepSecrets
 from hal.runtime.authority import NodeIdentity
 from hal.runtime.interface import Address, Connection, Lane, Process, Runtime
 from hal.runtime.line_budget import BudgetedLog
 from hal.runtime.link_note import LinkNote
-from hal.wire.agree import CREDIT, FEATURES, GATES, HEALTH, JOB_GATES, NOT_LEADER, REMOVED, SPOKEN
+from hal.wire.agree import CREDIT, FEATURES, GATES, HEALTH, JOB_GATES, NOT_LEADER, REMOVED, SECRETS, SPOKEN
 from hal.wire.errors import MalformedFrameError
 from hal.wire.frames.agent_keeper import (
     AGENT_KEEPER,
@@ -41,13 +43,14 @@ from hal.wire.frames.agent_keeper import (
     HeartbeatAck,
     Refusal,
     Refused,
+    Start,
     Started,
     StepExit,
     StepStarted,
 )
-from hal.wire.frames.controller_agent import Gates, Health
+from hal.wire.frames.controller_agent import Gates, Health, Secrets
 from hal.wire.frames.conversation import Frame
-from hal.wire.frames.hello import Goodbye, Hello, Welcome
+from hal.wire.frames.hello import Goodbye, HeldStep, Hello, Welcome
 from hal.wire.frames.joining import Joined
 from hal.wire.roles import Role
 
@@ -98,6 +101,8 @@ class AgentSettings(NamedTuple):
     """Reads the machine's condition; it may block. None: no health checks."""
     gate_notes: GateNotes | None = None
     """Notes of steps at gates. None: neither prolog nor epilog, and no job that names gates."""
+    secret_files: SecretFiles | None = None
+    """Where steps find their secrets. None: no job that names any."""
 
 
 class Agent:
@@ -127,6 +132,9 @@ class Agent:
         """A person removed this node: it joins again only when its agent is restarted."""
         self._checks: NodeChecks | None = None
         self._gates = self._gates_of(settings)
+        self._secrets = (
+            None if settings.secret_files is None else StepSecrets(runtime, settings.secret_files, self._to_controller)
+        )
         self._hears_gates = False
         """Whether the connected controller supports reports of gates."""
         self._asked_ms = 0
@@ -178,6 +186,7 @@ class Agent:
             self._keeper = keeper
             if self._gates is not None:
                 await self._gates.attach_keeper(keeper, welcome.held, welcome.lease_ms)
+            self._sweep_secrets(welcome.held)
             reading = asyncio.ensure_future(self._read_keeper(keeper))
             speaking = asyncio.ensure_future(self._speak_to_controller(keeper))
             try:
@@ -236,18 +245,31 @@ class Agent:
             elif isinstance(frame, Goodbye):
                 self._log.info("the keeper says goodbye", code=frame.code, reason=frame.reason)
                 if frame.code == "stopping":
+                    if self._secrets is not None:
+                        self._secrets.sweep(())  # every step has ended, and those at gates will not begin
                     self._runtime.stop("the keeper of this node was asked to end")
                 return
             else:
                 if isinstance(frame, Heartbeat):
                     self._asked_ms = self._runtime.monotonic_ms()
+                elif self._secrets is not None:
+                    self._secrets.record_ends(frame)  # before its finalising gates: no process of it is left
                 told = frame if self._gates is None else self._gates.up(frame)
                 if told is not None:
                     self._to_controller(told)
 
+    def _sweep_secrets(self, held: Sequence[HeldStep]) -> None:
+        """Remove the secrets of all steps but those that the keeper holds or that are at a gate."""
+        if self._secrets is not None:
+            waiting = () if self._gates is None else self._gates.steps
+            if removed := self._secrets.sweep({one.step for one in held} | set(waiting)):
+                self._log.info("secrets of steps that are over were removed", steps=removed)
+
     def _to_controller(self, frame: Frame) -> None:
         """Report to the controller; do nothing without a connection: everything important is repeated to the next
         one."""
+        if isinstance(frame, Refused) and self._secrets is not None:
+            self._secrets.record_ends(frame)
         if self._controller is not None:
             self._report(frame)
         elif self._early is not None and len(self._early) < MAX_EARLY_FRAMES:
@@ -368,6 +390,9 @@ class Agent:
         facts = await self._runtime.run_blocking(self._settings.facts, Lane.READER)
         labels = {**automatic_labels(self._settings.node, facts), **self._settings.section.labels, **holds.labels}
         features = set(holds.features) - {HEALTH, GATES, JOB_GATES} | ({HEALTH} if self._checks is not None else set())
+        self._sweep_secrets(holds.held)
+        if self._secrets is None or not self._secrets.available:
+            features.discard(SECRETS)
         if self._gates is not None:
             self._gates.holds(holds.held)
             features |= {GATES, JOB_GATES}
@@ -426,7 +451,14 @@ class Agent:
                     if renewing is not None:
                         renewing.joined(frame)
                     continue
-                passed = frame if self._gates is None else self._gates.down(frame)
+                if isinstance(frame, Secrets):
+                    if self._secrets is not None:
+                        self._secrets.take(frame)
+                    continue
+                begun: Frame | None = frame
+                if isinstance(frame, Start) and self._secrets is not None:
+                    begun = await self._secrets.deliver(frame)
+                passed = begun if self._gates is None or begun is None else self._gates.down(begun)
                 if passed is not None and AGENT_KEEPER.includes(passed):
                     await keeper.send(passed)
         finally:

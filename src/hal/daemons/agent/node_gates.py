@@ -16,7 +16,7 @@ goes through without a trace. Rules for people: docs/nodes.md, 'Prolog and epilo
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -124,6 +124,11 @@ class NodeGates:
     def scripted(self) -> bool:
         """Whether every step of the node has gates: its prolog or its epilog."""
         return bool(self._scripts)
+
+    @property
+    def steps(self) -> Collection[StepId]:
+        """The steps that are at a gate, or between the two."""
+        return self._steps.keys()
 
     # ── who is there ──────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from collections.abc import Mapping
 from functools import partial
 
 from hal.core.engine.events import SharesLoaded
 from hal.core.engine.policies import admit_named
 from hal.core.model import HALError, NodeState, NotFoundError
 from hal.core.model.policy_delegation import keep_delegated
+from hal.daemons.controller.access.secret_keys import read_keys
+from hal.daemons.controller.access.secrets import SecretBook
 from hal.daemons.controller.access.tokens import TokenBook
 from hal.daemons.controller.config import Config, reached, rest_url, serves_tls
 from hal.daemons.controller.cycle.clock import Clock
@@ -71,6 +74,7 @@ class Controller:
             runtime, self._clock, config, self._plane, self.planes.port(joining), lambda: self._loop.inbox
         )
         self._flusher = Flusher(runtime, self._committer)
+        self._secrets = SecretBook()
         self._agents = Agents(
             runtime,
             self._clock,
@@ -80,6 +84,7 @@ class Controller:
             lambda: self._loop.inbox,
             self._node_admission,
             config.leases,
+            self._secrets,
         )
         self._waiters, self._watchers, self._node_waiters = JobWaiters(), Watchers(), NodeWaiters()
         self._ends, self._readers = EndWaiters(), ReaderBook()
@@ -109,6 +114,7 @@ class Controller:
                 faults=faults,
                 access=config.access,
                 tokens=self._tokens,
+                secrets=self._secrets,
                 own_row=lambda: presence.row if presence is not None else None,
                 serving=config.serving,
                 runs_as=config.runs_as,
@@ -141,6 +147,7 @@ class Controller:
             loaded = await self._runtime.run_blocking(partial(self._committer.store.load, in_columns=True))
             self._clock.not_before(loaded.now_ms)
             self._tokens.load(loaded.meta)
+            await self._load_secrets(loaded.meta)
             policy = policy_at_start(loaded.policy, loaded.meta.get(TAKEN_IN), self._config.policy)
             events = self._plane.load(loaded, policy.policy)
             await self._loop.load_planes()
@@ -189,6 +196,19 @@ class Controller:
         self._ends.committed(committed)
         plane.keep()
         self._engine.feed(change.engine)
+
+    async def _load_secrets(self, meta: Mapping[str, str]) -> None:
+        """What is stored, and the keys to it. Without them HAL runs; starts that need them fail and say why."""
+        self._secrets.load(meta)
+        if len(self._secrets):
+            try:
+                self._secrets.ring = await self._runtime.run_blocking(
+                    partial(read_keys, self._runtime.paths.secret_keys)
+                )
+            except HALError as error:
+                self._runtime.log.error("the keys of secrets cannot be read", reason=str(error))
+        if foreign := sorted(self._secrets.foreign_keys()):
+            self._runtime.log.error("keys of stored secrets are missing here", ids=foreign)
 
     async def _keep_lease(self) -> None:
         self._loop.depose(

@@ -15,6 +15,7 @@ from hal.core.model import StepId
 from hal.core.model.gate import MAX_JOB_GATES, GatePhase, GatePolicy
 from hal.core.model.grace import DEFAULT_GRACE_MS
 from hal.core.model.sandbox import MAX_WORDS
+from hal.core.model.secret import MAX_JOB_SECRETS
 from hal.wire.bounds import (
     MAX_ITEMS,
     Amount,
@@ -124,6 +125,11 @@ class StepTemplate(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     """Together with the attempt's token, the step's credential HAL_STEP_TOKEN; empty: it has none."""
     gates: Annotated[tuple[TemplateGate, ...], Meta(max_length=MAX_JOB_GATES)] = ()
     """Feature `job-gates`: for the agent, which passes the template on to the keeper without them."""
+    secrets: Annotated[tuple[Name, ...], Meta(max_length=MAX_JOB_SECRETS)] = ()
+    """Feature `secrets`: names of those that the agent puts into a directory of each step; it passes the template on
+    to the keeper without them. Values are never in a template."""
+    secrets_dir: Text = ""
+    """Set by the agent: the steps' directories of secrets are in this one, each named by its step; empty: none."""
 
 
 class StepStart(Struct, frozen=True, array_like=True, gc=False):
@@ -297,7 +303,9 @@ class Refusal(Struct, frozen=True, array_like=True, gc=False):
     (the node's prolog failed; the node must be closed), `gate-elsewhere` (a gate that its job names was not satisfied;
     the task must not use this node again), `gate-failed` (the same; the attempt has failed), `no-account` (the node
     does not know the user, or does not serve them; the task must not use this node again), `foreign-user` (the same: it
-    runs only its owner's steps)."""
+    runs only its owner's steps), `secrets-elsewhere` (this node cannot hold secrets; the task must not use it
+    again), `secrets-undelivered` (they could not be put there now), `secret-missing` (there is none of a name that the
+    job uses, or no longer; the attempt has failed)."""
     message: Text
     """For people."""
 
@@ -305,7 +313,7 @@ class Refusal(Struct, frozen=True, array_like=True, gc=False):
 class Refused(Frame, frozen=True, kw_only=True):
     """These steps were not started, and no process of them exists. The same attempt may be sent again, except after
     `not-held`, `already-ended`, `credit-over`, `recalled`, `prolog-failed`, `gate-elsewhere`, `gate-failed`,
-    `no-account` and `foreign-user`."""
+    `no-account`, `foreign-user`, `secrets-elsewhere` and `secret-missing`."""
 
     steps: Annotated[tuple[Refusal, ...], Meta(max_length=MAX_ITEMS)]
 

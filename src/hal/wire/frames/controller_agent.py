@@ -13,7 +13,8 @@ from msgspec import Meta, Struct
 from hal.core.lifecycle.gates import GateState
 from hal.core.model import StepId
 from hal.core.model.gate import GatePhase
-from hal.wire.bounds import MAX_CHECKS, MAX_ITEMS, Count, Name, Text
+from hal.core.model.secret import MAX_JOB_SECRETS, MAX_SECRET_BYTES
+from hal.wire.bounds import MAX_CHECKS, MAX_ITEMS, Amount, Count, Name, Text
 from hal.wire.frames.agent_keeper import AgentKeeperFrame
 from hal.wire.frames.conversation import Conversation, Frame
 from hal.wire.frames.joining import Authority, Join, Joined, ReadAuthority, Renew
@@ -61,7 +62,28 @@ class Gates(Frame, frozen=True, kw_only=True):
     gates: Annotated[tuple[StepGate, ...], Meta(max_length=MAX_ITEMS)]
 
 
-ControllerAgentFrame = AgentKeeperFrame | ReadAuthority | Authority | Join | Joined | Renew | Health | Gates
+class JobSecrets(Struct, frozen=True, array_like=True, gc=False):
+    """The secrets that one job names."""
+
+    job: Amount
+    files: Annotated[tuple[tuple[Name, Count], ...], Meta(max_length=MAX_JOB_SECRETS)]
+    """Name of each, and the position of its value in the frame."""
+
+
+class Secrets(Frame, frozen=True, kw_only=True):
+    """Controller to agent, feature `secrets`: the secrets of the steps of the next `Start`, which follows in the same
+    turn, sometimes after several of these frames. Sent over TLS or a Unix socket only, and after the commit of the
+    starts. An agent keeps no value beyond that `Start`, whose steps get them as files."""
+
+    values: Annotated[tuple[Annotated[bytes, Meta(max_length=MAX_SECRET_BYTES)], ...], Meta(max_length=MAX_ITEMS)]
+    jobs: Annotated[tuple[JobSecrets, ...], Meta(max_length=MAX_ITEMS)]
+
+    def __repr__(self) -> str:
+        """Without values, wherever somebody prints a frame."""
+        return f"Secrets(values={len(self.values)}, jobs={[one.job for one in self.jobs]})"
+
+
+ControllerAgentFrame = AgentKeeperFrame | ReadAuthority | Authority | Join | Joined | Renew | Health | Gates | Secrets
 """What a controller and an agent may send each other."""
 CONTROLLER_AGENT: Final[Conversation[ControllerAgentFrame]] = Conversation(
     "controller-agent", Role.CONTROLLER, ControllerAgentFrame

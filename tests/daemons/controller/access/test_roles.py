@@ -59,7 +59,9 @@ def test_safety_every_role_is_refused_what_the_table_does_not_give(hal_home: Pat
                 http = await stack.enter_async_context(person(hal, "eve", role=role))
                 for operation, right in RIGHTS.items():
                     method, _, path = operation.partition(" ")
-                    place = path.format(job="1", task="0", name="n1", version="1", token="none", kind="price")
+                    place = path.format(
+                        job="1", task="0", name="n1", version="1", token="none", kind="price", account="none"
+                    )
                     params = {"timeout_s": "0"} if path.endswith("/wait") else None
                     body = {} if method in ("POST", "PUT", "PATCH") else None
                     answer = await http.request(method, place, json=body, params=params)

@@ -49,8 +49,9 @@ def template_env(template: StepTemplate, config: KeeperConfig) -> dict[str, str]
     return env
 
 
-def step_env(start: StepStart, directory: str, key: str) -> dict[str, str]:
-    """Build the variables of one step alone; `directory` is where its outputs are, `key` its template's."""
+def step_env(start: StepStart, directory: str, key: str, secrets_dir: str = "") -> dict[str, str]:
+    """Build the variables of one step alone; `directory` is where its outputs are, `key` and `secrets_dir` are its
+    template's."""
     prefix = f"{directory}/{output_prefix(start.step)}"
     job, task, attempt, rank = start.step.job, start.step.task, start.step.attempt, start.step.rank
     env = {
@@ -70,6 +71,8 @@ def step_env(start: StepStart, directory: str, key: str) -> dict[str, str]:
     }
     if start.addresses:
         env["HAL_NODE_ADDRESSES"] = ",".join(start.addresses)
+    if secrets_dir:
+        env["HAL_SECRETS_DIR"] = f"{secrets_dir}/{start.step}"
     return env
 
 

@@ -21,6 +21,7 @@ from hal.daemons.controller.api.endpoints.offers import OFFERS
 from hal.daemons.controller.api.endpoints.outputs import OUTPUTS
 from hal.daemons.controller.api.endpoints.policy import POLICY, QUEUES
 from hal.daemons.controller.api.endpoints.readers import READERS
+from hal.daemons.controller.api.endpoints.secrets import SECRETS
 from hal.daemons.controller.api.endpoints.status import STATUS
 from hal.daemons.controller.api.openapi import describe
 from hal.rest.openapi import description_row
@@ -60,6 +61,7 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     whoami_row(lambda: ENDPOINTS, lambda api: api.tokens.step_credentials.instance, lambda: FOR_NARROWED),
     *ACCESS,
     *DELEGATION,
+    *SECRETS,
     *JOINING,
     *OFFERS,
 )

@@ -32,6 +32,7 @@ from hal.core.model import (
 from hal.core.model.facts import NODE_LABEL, bound_facts
 from hal.core.model.lease_times import LeaseTimes
 from hal.core.model.units import resource_name
+from hal.daemons.controller.access.secrets import SecretBook
 from hal.daemons.controller.cycle.clock import Clock
 from hal.daemons.controller.cycle.committer import Committer
 from hal.daemons.controller.cycle.flusher import Flusher
@@ -58,11 +59,12 @@ from hal.daemons.controller.nodes.leases import NodeLeases
 from hal.daemons.controller.nodes.link import Link
 from hal.daemons.controller.nodes.order_frames import StartLease, ack_frames, other_frames, start_frames
 from hal.daemons.controller.nodes.request_numbers import RequestNumbers
+from hal.daemons.controller.nodes.start_secrets import StartSecrets, Values, secret_frames
 from hal.planes.tasks import Arrival, Orders, TaskPlane
 from hal.runtime.home import check_node_name
 from hal.runtime.interface import Connection, Runtime
 from hal.runtime.line_budget import Bucket
-from hal.wire.agree import CREDIT, FORGET, HEALTH, HELLO_TIMEOUT_MS, JOB_GATES, QUARANTINED, REMOVED, agree
+from hal.wire.agree import CREDIT, FORGET, HEALTH, HELLO_TIMEOUT_MS, JOB_GATES, QUARANTINED, REMOVED, SECRETS, agree
 from hal.wire.bounds import MAX_COUNT
 from hal.wire.errors import MalformedFrameError
 from hal.wire.frames.agent_keeper import (
@@ -105,6 +107,7 @@ class Agents:
         inbox: Callable[[], Inbox],
         node_admission: NodeAdmission,
         times: LeaseTimes,
+        secrets: SecretBook,
     ) -> None:
         self._runtime = runtime
         self._clock = clock
@@ -112,6 +115,7 @@ class Agents:
         self._committer = committer
         self._inbox = inbox
         self._node_admission = node_admission
+        self._secrets = StartSecrets(secrets, plane)
         self._links: dict[str, Link] = {}
         self._numbers = RequestNumbers(committer)
         self._raises = Bucket(runtime.monotonic_ms, RAISES, RAISES_PER_S)
@@ -185,9 +189,18 @@ class Agents:
             self._inbox().report_nowait(link.name, "refused", partial(self._plane.record_refusals, link.name, refusals))
             unsent = [(template, start) for template, start in unsent if not template.gates]
         templates = {start.template: template for template, start in unsent}
+        values: Values = {}
+        if any(template.secrets for template in templates.values()):
+            refusal = self._secrets.refusal_of_node(link.connection, capable=link.secrets)
+            unsent, refused, values = self._secrets.values_for(unsent, refusal)
+            if refused:
+                work = partial(self._plane.record_refusals, link.name, refused)
+                self._inbox().report_nowait(link.name, "refused", work)
         starts = [start for _, start in unsent]
         lease = StartLease(self._committer.epoch, link.stamp_boot_ms, self.leases.times.node_ms)
         for frame in start_frames(templates, starts, lease):
+            for sent in secret_frames(frame, values) if values else ():
+                self._send(link, sent)
             self._send(link, frame)
 
     def _send(self, link: Link, frame: ControllerAgentFrame) -> bool:
@@ -262,6 +275,7 @@ class Agents:
         link = self._attach(hello.name, connection)
         link.elsewhere = hello.boot_id != self._runtime.boot_id
         link.job_gates = JOB_GATES in features
+        link.secrets = SECRETS in features
         link.log.info("a node dialled", boot_id=hello.boot_id, held=len(hello.held))
         await connection.send(
             Welcome(

@@ -43,6 +43,8 @@ class Link:
         """Its silence was reported."""
         self.job_gates = False
         """Its agent asks the services of gates."""
+        self.secrets = False
+        """Its agent puts secrets where steps find them."""
         self.elsewhere = False
         """Another kernel's boot than this process's: a loss of power here does not end its steps."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hal.daemons.controller.access.delegation import Delegations
 from hal.daemons.controller.service.access.audit_heads import AuditHeads
 from hal.daemons.controller.service.access.join_tokens import JoinTokens
+from hal.daemons.controller.service.access.secrets import Secrets
 from hal.daemons.controller.service.access.tokens import Tokens
 from hal.daemons.controller.service.advice.advice import Advice
 from hal.daemons.controller.service.ask import Ask
@@ -27,7 +28,8 @@ class ControllerApi:
     def __init__(self, parts: Parts) -> None:
         self.runtime = parts.runtime
         self.access = parts.access
-        self.jobs = Jobs(parts)
+        self.secrets = Secrets(parts)
+        self.jobs = Jobs(parts, self.secrets)
         self.nodes = Nodes(parts)
         self.offers = Offers(parts)
         self.policy = Policies(parts)

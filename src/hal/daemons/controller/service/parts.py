@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from hal.daemons.controller.access.secrets import SecretBook
 from hal.daemons.controller.access.settings import AccessSection
 from hal.daemons.controller.access.tokens import TokenBook
 from hal.daemons.controller.cycle.clock import Clock
@@ -45,6 +46,7 @@ class Parts:
     faults: PolicyFaults
     access: AccessSection
     tokens: TokenBook
+    secrets: SecretBook
     own_row: Callable[[], ControllerRow | None]
     """What this controller reports of itself where several share a store."""
     serving: Serving

@@ -22,7 +22,7 @@ from hal.core.lifecycle import (
     refusal_end,
     walk,
 )
-from hal.core.lifecycle.outcome import GATE_FAILED, NOT_BEGUN_HERE, NOT_FOR_USER, PROLOG_FAILED
+from hal.core.lifecycle.outcome import GATE_FAILED, NOT_BEGUN_HERE, NOT_FOR_USER, PROLOG_FAILED, SECRETS_ELSEWHERE
 from hal.core.model import AttemptState, TaskState, one_line
 from hal.planes.tasks.live.attempt import BOOKING_OVER, CANCELLED, EVICTED, PREEMPTING, REQUEUED, SIBLING, Attempt
 from hal.planes.tasks.live.job import LiveJob
@@ -53,7 +53,8 @@ _WITHOUT_CODE: Final = (LOST_CAUSE, REFUSED_CAUSE, GATE_FAILED)
 BY_PROLOG: Final = "the prolog of "
 BY_GATE: Final = "a gate of "
 BY_USER: Final = "its user cannot run on "
-NOT_BEGUN_REASONS: Final = (BY_PROLOG, BY_GATE, BY_USER)
+BY_SECRETS: Final = "no secrets on "
+NOT_BEGUN_REASONS: Final = (BY_PROLOG, BY_GATE, BY_USER, BY_SECRETS)
 """How the reason of a task begins that a node did not let begin there."""
 KEEPERS_WORD = "preempted"
 """How a keeper's report of an attempt that was preempted begins."""
@@ -135,6 +136,8 @@ def _following(job: LiveJob, attempt: Attempt, state: AttemptState, end: StepEnd
             return replace(following, reason=f"{BY_PROLOG}{node} failed for attempt {attempt.attempt}: {reason}")
         if refusal in NOT_FOR_USER:
             return replace(following, reason=f"{BY_USER}{node} (attempt {attempt.attempt}): {reason}")
+        if refusal == SECRETS_ELSEWHERE:
+            return replace(following, reason=f"{BY_SECRETS}{node} for attempt {attempt.attempt}: {reason}")
         return replace(following, reason=f"{BY_GATE}{node} sent attempt {attempt.attempt} elsewhere: {reason}")
     return following
 

@@ -13,7 +13,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from hal.core.lifecycle import ATTEMPT, AttemptEvent, transition, walk
-from hal.core.lifecycle.outcome import GATE_ELSEWHERE, GIVEN_BACK, NOT_FOR_USER, PROLOG_FAILED
+from hal.core.lifecycle.outcome import GATE_ELSEWHERE, GIVEN_BACK, NOT_FOR_USER, PROLOG_FAILED, SECRETS_ELSEWHERE
 from hal.core.model import AttemptId, AttemptState, EventKind, StepId, one_line
 from hal.planes.tasks.attempts import credit
 from hal.planes.tasks.attempts.ends import (
@@ -136,17 +136,22 @@ def record_refusals(table: JobTable, node: str, refusals: Sequence[Refusal], now
         changed[job.id] = job
         code, message = one_line(refusal.code, MAX_CODE), one_line(refusal.message, MAX_MESSAGE)
         asked = code not in GIVEN_BACK or attempt.credit or code == PROLOG_FAILED or code in NOT_FOR_USER
-        if not asked and not (code == GATE_ELSEWHERE and job.spec.gates):
+        if not asked and not _may_send_elsewhere(job, code):
             code = UNASKED  # nothing was lent: it is not tried again at once
         item = {"id": str(AttemptId(job.id, attempt.task, attempt.attempt)), "code": code, "message": message}
         table.draft.note(EventKind.STARTS_REFUSED, f"node:{node}", job.trace_id, job.id, item)
         if code == PROLOG_FAILED:
             record_failed_prolog(table, node, refusal.step, message, now_ms)
-        elif code in NOT_FOR_USER or (code == GATE_ELSEWHERE and job.spec.gates):
+        elif code in NOT_FOR_USER or _may_send_elsewhere(job, code):
             exclude_node(table, job, node, message)
         end = StepEnd(refusal.step.rank, REFUSED_CAUSE, 0, 0, now_ms, f"{code}: {message}")
         _end_step(table, job, attempt, end, now_ms, f"node:{node}")
     return changed.values()
+
+
+def _may_send_elsewhere(job: LiveJob, code: str) -> bool:
+    """Whether the refusal excludes the node: it is about what the job asks for."""
+    return bool((code == GATE_ELSEWHERE and job.spec.gates) or (code == SECRETS_ELSEWHERE and job.spec.secrets))
 
 
 def record_loss(table: JobTable, job: LiveJob, attempt: Attempt, node: str, message: str, now_ms: int) -> None:

@@ -62,6 +62,7 @@ def step_template(job: LiveJob, secret: str, reached_at: Mapping[str, str]) -> S
         gates=tuple(
             TemplateGate(gate.name, gate.phase, int(gate.deadline), gate.policy, gate.argument) for gate in spec.gates
         ),
+        secrets=spec.secrets,
     )
 
 

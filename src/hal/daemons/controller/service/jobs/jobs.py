@@ -25,6 +25,7 @@ from hal.core.model import (
     TaskState,
     Verdict,
 )
+from hal.daemons.controller.service.access.secrets import Secrets
 from hal.daemons.controller.service.idempotency import Idempotency, Key
 from hal.daemons.controller.service.jobs.control import MAX_LOOKUPS, JobControl
 from hal.daemons.controller.service.jobs.owners import Owned, owned_of, parent_of
@@ -70,8 +71,9 @@ class Submitted(Struct, frozen=True, kw_only=True):
 class Jobs:
     """Submit, control and read them."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: Parts, secrets: Secrets) -> None:
         self._parts = parts
+        self._secrets = secrets
         self._idempotency = Idempotency(parts.committer)
         self.control = JobControl(parts, self._idempotency).control
         self.removal = JobRemoval(parts)
@@ -87,7 +89,9 @@ class Jobs:
             SpecError, ConflictError: one cannot be accepted.
             OverloadedError: too much waits.
             StoreError: it could not be made durable.
+            DeniedError: it uses secrets in another user's name.
         """
+        await self._secrets.check(specs, by)
         if dry_run or key is None:
             return await self._submit(specs, by, dry_run=dry_run, key=None)
         made: list[Submitted] = []
