@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from hal.client.addresses.address import Address
     from hal.client.addresses.endpoints import Endpoint
     from hal.client.addresses.login import Login
-    from hal.client.rest.access_calls import WhoInfo
+    from hal.client.rest.access_calls import LoginOffer, WhoInfo
 
 MAX_TOKEN_CHARS: Final = 1_000
 DIAL_S: Final = 10.0
@@ -25,7 +25,7 @@ DIAL_S: Final = 10.0
 @command(
     "login",
     examples="""
-    hal login https://hal.example.org:4250            # ask for the token
+    hal login https://hal.example.org:4250            # in the browser, or ask for a token
     hal login https://head:4250 --fingerprint sha256:9f2c…   # shown by hal status on that machine
     hal login https://a:4250,https://b:4250 < token   # several controllers of one HAL; read the token
     hal login unix:///run/hal/api.sock                # on this machine, without a token
@@ -38,13 +38,19 @@ DIAL_S: Final = 10.0
     metavar="SHA256",
     help="Fingerprint of that HAL's authority (default: trust this machine's; on a terminal, ask).",
 )
+@click.option("--token", "by_token", is_flag=True, help="Log in with an API token (default without a terminal).")
+@click.option("--browser", is_flag=True, help="Log in at the HAL's OpenID Connect provider (default on a terminal).")
 @pass_screen
-def login(screen: Screen, there: str, fingerprint: str | None) -> int:
+def login(screen: Screen, there: str, fingerprint: str | None, by_token: bool, browser: bool) -> int:
     """Later commands use the HAL at URL, with a token that only you can read.
 
-    The token is asked for, or read from standard input. --home, --url, $HAL_URL and $HAL_HOME override the login.
+    If that HAL has an OpenID Connect provider, you confirm the login in a browser on any device. Else an API token is
+    asked for, or read from standard input. --home, --url, $HAL_URL and $HAL_HOME override the login.
     """
+    if by_token and browser:
+        raise click.UsageError("--token and --browser exclude each other")
     from hal.client.addresses.login import Login, keep_login
+    from hal.core.model import NotFoundError
 
     if there.startswith("unix:"):
         if fingerprint:
@@ -58,11 +64,66 @@ def login(screen: Screen, there: str, fingerprint: str | None) -> int:
         url, plain = ",".join(endpoint.url for endpoint in endpoints), screen.unencrypted
         authority = _authority(screen, endpoints, fingerprint)
         served_by = None if plain else _server_of(screen, Address(endpoints=endpoints))
-        kept = Login(url=url, token=_token(screen), authority=authority, plain=plain, served_by=served_by)
+        kept = Login(url=url, authority=authority, plain=plain, served_by=served_by)
+        offer = _offer(kept) if browser or (screen.interactive and not by_token) else None
+        if offer is None and browser:
+            raise NotFoundError(
+                f"{url} has no OpenID Connect provider", hint="log in with a token: hal login --token URL"
+            )
+        kept = replace(kept, token=_token(screen)) if offer is None else _by_provider(screen, kept, offer)
     who = _who(screen, kept)
     file = keep_login(kept)
     screen.note(f"logged in at {kept.url} as {who.user} ({who.role}); saved in {file}")
     return exit_codes.OK
+
+
+def _offer(kept: Login) -> LoginOffer | None:
+    """How people log in there; None: with tokens only.
+
+    Raises:
+        UnreachableError: no controller answers.
+    """
+    from hal.client.addresses.address import Address
+    from hal.client.addresses.endpoints import read_endpoints
+    from hal.client.rest import access_calls
+    from hal.client.sync_client import Client
+    from hal.core.model import DeniedError, NotFoundError
+
+    address = Address(
+        endpoints=read_endpoints(kept.url), authority=kept.authority, plain=kept.plain, served_by=kept.served_by
+    )
+    with Client(address, reconnect_s=0.0) as client:
+        try:
+            return client.call(access_calls.login_offer())
+        except (NotFoundError, DeniedError):  # an earlier HAL refuses what it does not know
+            return None
+
+
+def _by_provider(screen: Screen, kept: Login, offer: LoginOffer) -> Login:
+    """The login after a person has confirmed it.
+
+    Raises:
+        DeniedError: they, the provider or the HAL refused.
+        TimedOutError: they did nothing.
+        UnreachableError: the provider does not answer.
+    """
+    from hal.client.login_renewal import exchanged
+    from hal.client.oidc import begin, find_provider, wait_for_consent
+
+    provider = find_provider(offer.issuer, offer.client_id, offer.token)
+    question = begin(provider, offer.scopes)
+    screen.note(f"open {question.url} in a browser on any device, and enter the code {question.code}")
+    if question.complete_url:
+        screen.note(f"or open {question.complete_url} and compare the code")
+    granted = wait_for_consent(provider, question)
+    kept = replace(
+        kept,
+        refresh=granted.refresh,
+        issuer=offer.issuer,
+        client_id=offer.client_id,
+        token_kind=offer.token,
+    )
+    return exchanged(kept, granted.token)
 
 
 def _unix(url: str) -> Address:
@@ -187,11 +248,48 @@ def _authority(screen: Screen, endpoints: tuple[Endpoint, ...], given: str | Non
 @command("logout", examples="hal logout")
 @pass_screen
 def logout(screen: Screen) -> int:
-    """The token stays valid; to revoke it, use `hal api-token revoke`."""
-    from hal.client.addresses.login import forget_login
+    """Forget the login. A token of a provider's login is revoked, too; an API token stays valid until
+    `hal api-token revoke`.
+    """
+    from hal.client.addresses.login import forget_login, read_login
+    from hal.core.model import HALError
 
+    try:
+        kept = read_login()
+    except HALError:
+        kept = None  # it goes, whatever is wrong with it
+    if kept is not None and kept.issuer:
+        _end(screen, kept)
     screen.note("logged out" if forget_login() else "you were not logged in")
     return exit_codes.OK
+
+
+def _end(screen: Screen, kept: Login) -> None:
+    """Have HAL and the provider forget the login, as far as they answer."""
+    from hal.client.addresses.address import Address
+    from hal.client.addresses.endpoints import read_endpoints
+    from hal.client.oidc import find_provider, revoke
+    from hal.client.rest import access_calls
+    from hal.client.sync_client import Client
+    from hal.core.model import HALError
+
+    address = Address(
+        endpoints=read_endpoints(kept.url),
+        token=kept.token,
+        authority=kept.authority,
+        plain=kept.plain,
+        served_by=kept.served_by,
+    )
+    try:
+        with Client(address, reconnect_s=0.0) as client:
+            client.call(access_calls.log_out())
+    except HALError as error:
+        screen.note(f"the token was not revoked and ends by itself: {error.message}")
+    if kept.refresh:
+        try:
+            revoke(find_provider(kept.issuer, kept.client_id, kept.token_kind), kept.refresh)
+        except HALError as error:
+            screen.note(f"the provider was not told: {error.message}")
 
 
 @command(

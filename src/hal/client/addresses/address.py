@@ -262,6 +262,10 @@ def find_address(
         return Address(socket_path=parts.path, served_by=_served_by(url))
     endpoints = read_endpoints(url)
     login = _login_for(endpoints)
+    if login is not None and login.refresh and not token and TOKEN_VARIABLE not in os.environ:
+        from hal.client.login_renewal import renewed
+
+        login = renewed(login)
     authority, fingerprint = _authority(base, endpoints, login, fingerprint)
     return Address(
         endpoints=endpoints,

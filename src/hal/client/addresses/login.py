@@ -28,6 +28,17 @@ class Login:
     """Without TLS to any machine and to whoever answers there, as was asked for."""
     served_by: int | None = None
     """User id of whoever served it on this machine: no other user there is trusted to be that HAL."""
+    expires_ms: int = 0
+    """When the token ends; 0: it is not known."""
+    renew_ms: int = 0
+    """When the token is to be renewed, if there is something to renew it with."""
+    refresh: str = ""
+    """What the OpenID Connect provider takes for another token; empty: nothing."""
+    issuer: str = ""
+    """URL of that provider."""
+    client_id: str = ""
+    token_kind: str = ""
+    """Which of its tokens the HAL wants."""
 
 
 def login_file() -> Path:
@@ -67,6 +78,9 @@ def read_login() -> Login | None:
             authority=str(raw.get("authority", "")),
             plain=raw.get("plain") is True,
             served_by=None if served_by is None else int(served_by),
+            expires_ms=int(raw.get("expires_ms", 0)),
+            renew_ms=int(raw.get("renew_ms", 0)),
+            **{name: str(raw.get(name, "")) for name in ("refresh", "issuer", "client_id", "token_kind")},
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ConflictError(f"{file} is damaged", hint="remove it with hal logout, then log in again") from error

@@ -60,6 +60,16 @@ class TokenMade(View, frozen=True, kw_only=True):
     token: TokenInfo
 
 
+class LoginOffer(View, frozen=True, kw_only=True):
+    """How people log in at a HAL."""
+
+    issuer: str
+    client_id: str
+    scopes: tuple[str, ...] = ()
+    token: str = "id_token"
+    """Which of the provider's tokens is to be sent."""
+
+
 class AuditEntry(View, frozen=True, kw_only=True):
     """One request that changed something, tried to, or was refused."""
 
@@ -177,6 +187,21 @@ def who_am_i(*, rights: bool = False) -> Call[WhoInfo]:
     """GET /v1/whoami; `rights`: with what one may do."""
     query = {"rights": "1"} if rights else {}
     return Call(Request("GET", "/v1/whoami", query=query), reader(WhoInfo))
+
+
+def login_offer() -> Call[LoginOffer]:
+    """GET /v1/login"""
+    return Call(get("/v1/login"), reader(LoginOffer))
+
+
+def log_in(token: str) -> Call[TokenMade]:
+    """POST /v1/login, with a token of the provider"""
+    return Call(Request("POST", "/v1/login", body=to_json({"token": token}), repeatable=False), reader(TokenMade))
+
+
+def log_out() -> Call[TokenInfo]:
+    """POST /v1/logout: twice is as once."""
+    return Call(Request("POST", "/v1/logout"), reader(TokenInfo))
 
 
 def tokens() -> Call[tuple[TokenInfo, ...]]:

@@ -29,6 +29,8 @@ from hal.rest.server.token_lapse import until_lapsed
 from hal.runtime.interface import Runtime
 
 MAX_PATH_BYTES = 8 << 10
+STRANGER_BYTES = 32 << 10
+"""Longest body of a request that is answered without a token."""
 FAILURES_PER_S = 5
 """Requests a second from one address that show no token that opens, each answered and put into the audit log."""
 FAILURES_AT_ONCE = 50
@@ -158,8 +160,10 @@ class Guard:
         visit = Visit(identity, self._runtime.new_id() if changing else "")
         state = raw.setdefault("state", {})
         limit = self._longest(identity.role)
+        if not identity.user:
+            limit = min(limit, STRANGER_BYTES)
         budget = self._kept_inside if identity.inside else self._kept[identity.role]
-        body = _Body(receive, limit, budget, identity.user, self._too_large_hint)
+        body = _Body(receive, limit, budget, identity.user or identity.peer, self._too_large_hint)
         answer.body = body
         state["visit"], state["audit"], state["body"] = visit, self._audit, body
         streamed = self._stream_bytes(raw) if changing else 0

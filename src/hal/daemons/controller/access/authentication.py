@@ -6,12 +6,13 @@ Pure apart from what it is given. Rights are another matter: `hal.rest.rights`.
 from __future__ import annotations
 
 import hmac
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, Final
 
 from hal.core.model import DeniedError
 from hal.daemons.controller.access.forwarded_identity import FOLLOWER, ForwardedIdentity
+from hal.daemons.controller.access.group_cache import GroupCache
 from hal.daemons.controller.access.settings import AccessSection
 from hal.daemons.controller.access.step_credentials import StepCredentials, speaks_for_its_job
 from hal.daemons.controller.access.tokens import Token, TokenBook
@@ -37,6 +38,7 @@ class Authenticator:
         used: Callable[[Token], None],
         steps: StepCredentials,
         forwarded: ForwardedIdentity | None = None,
+        groups: GroupCache | None = None,
     ) -> None:
         """
         Args:
@@ -45,8 +47,10 @@ class Authenticator:
             used: called at every use of a token.
             steps: knows the steps that ask.
             forwarded: knows the followers; None: this controller does not lead.
+            groups: knows the groups of this machine's users; None: they have none.
         """
         self._forwarded = forwarded
+        self._groups = groups
         self._settings = settings
         self._book = book
         self._owner = owner
@@ -55,7 +59,7 @@ class Authenticator:
         self._used = used
         self._steps = steps
 
-    def local(self, peer: LocalPeer, headers: Mapping[bytes, bytes]) -> Identity:
+    def local(self, peer: LocalPeer, headers: Mapping[bytes, bytes], groups: Collection[str] = ()) -> Identity:
         """Who is at a Unix socket: what a step runs is its submitter's, also where it runs as HAL's owner.
 
         Where the kernel says that it is the submitter's process, or the owner's, a step has its user's rights. A token
@@ -74,11 +78,11 @@ class Authenticator:
             return step if known else speaks_for_its_job(step)
         if peer.uid in (ROOT_UID, self._owner.uid):
             return Identity(user=peer.user, role=Role.ADMIN, peer=where, inside=True)
-        role = None if peer.private or peer.for_steps else self._settings.role_of(peer.user)
+        role = None if peer.private or peer.for_steps else self._settings.role_of(peer.user, groups)
         if role is None:
             raise DeniedError(
                 f"user '{peer.user}' has no role on this HAL",
-                hint=f"ask {self._owner.user} to name you under [access] in hal.toml",
+                hint=f"ask {self._owner.user} to name you, or one of your groups, under [access] in hal.toml",
             )
         return Identity(user=peer.user, role=role, peer=where)
 
@@ -126,7 +130,14 @@ class Authenticator:
         peer: LocalPeer | None = state.get("peer")
         if peer is None or identifies_by_token(headers):
             return self.remote(headers, origin(state, client))
-        return self.local(peer, headers)
+        return self.local(peer, headers, await self._groups_of(peer))
+
+    async def _groups_of(self, peer: LocalPeer) -> Collection[str]:
+        """Whoever has a right without them is not asked about."""
+        declared = self._settings.groups.declared and not peer.private and not peer.for_steps
+        if self._groups is None or not declared or peer.uid in (ROOT_UID, self._owner.uid):
+            return ()
+        return await self._groups.of(peer.user)
 
     def is_relay(self, headers: Mapping[bytes, bytes]) -> bool:
         """See `Callers`: a follower's."""
@@ -146,10 +157,15 @@ class Authenticator:
         return self._book.watched(changed)
 
     def stranger(self, state: Mapping[str, Any], client: Any) -> Identity:
-        """Whoever asks for what is open to all: nobody, with the least role; on a Unix socket the kernel says who."""
+        """Whoever asks for what is open to all: nobody, with the least role; on a Unix socket whom the kernel names."""
         peer: LocalPeer | None = state.get("peer")
         if peer is not None:
-            return self.local(peer, {})
+            try:
+                return self.local(peer, {})
+            except DeniedError:
+                if peer.for_steps:
+                    raise
+                return Identity(user="", role=Role.USER, peer=f"uid {peer.uid}")
         return Identity(user="", role=Role.USER, peer=address_of(client))
 
 

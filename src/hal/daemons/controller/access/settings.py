@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Annotated, Final
 
 from msgspec import Meta, Struct
@@ -9,6 +10,7 @@ from msgspec import Meta, Struct
 from hal.core.model import SpecError
 from hal.core.model.config_sections import check_range
 from hal.core.model.job import is_name
+from hal.daemons.controller.access.oidc_settings import GroupsSection, OidcSection, check_groups, check_oidc
 from hal.rest.rights import Role
 
 ANYBODY: Final = "*"
@@ -34,6 +36,8 @@ class AccessSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             description="run everybody's jobs as whoever started HAL: whoever may submit has the rights of that account"
         ),
     ] = False
+    groups: GroupsSection = GroupsSection()
+    oidc: OidcSection = OidcSection()
     max_token_days: Annotated[int, Meta(description="maximum lifetime of an API token, in days")] = 365
     requests_per_s: Annotated[
         int, Meta(description="sustained rate of requests of each user; the owner and root are not limited")
@@ -41,13 +45,14 @@ class AccessSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     burst: Annotated[int, Meta(description="requests at once after a pause")] = 1_000
     at_once: Annotated[int, Meta(description="requests in progress, long polls and streams included")] = 300
 
-    def role_of(self, user: str) -> Role | None:
-        """The highest role that names the user; None: they are nobody here."""
-        if user in self.admins:
+    def role_of(self, user: str, groups: Collection[str] = ()) -> Role | None:
+        """The highest role that names the user of this machine, or a group of theirs; None: they are nobody here."""
+        of_groups = self.groups.role_of(groups)
+        if user in self.admins or of_groups is Role.ADMIN:
             return Role.ADMIN
-        if user in self.operators:
+        if user in self.operators or of_groups is Role.OPERATOR:
             return Role.OPERATOR
-        return Role.USER if user in self.users or ANYBODY in self.users else None
+        return Role.USER if user in self.users or ANYBODY in self.users else of_groups
 
 
 def check_access(section: AccessSection) -> AccessSection:
@@ -65,6 +70,8 @@ def check_access(section: AccessSection) -> AccessSection:
                 continue
             if not is_name(name):
                 raise SpecError(f"access.{field}: '{name}' is not a user's name", hint="list login names")
+    check_groups(section.groups)
+    check_oidc(section.oidc)
     if section.socket and not section.socket.startswith("/"):
         raise SpecError("access.socket: is not an absolute path", hint="like /run/hal/api.sock")
     check_range("access.max_token_days", section.max_token_days, 1, MAX_TOKEN_DAYS)

@@ -24,7 +24,11 @@ PREFIX: Final = "hal"
 META: Final = "api-token/"
 """Before the id: the key of its row in the store."""
 MAX_TOKENS: Final = 1_000
-"""Kept at once, revoked ones that have not expired included."""
+"""Kept at once, revoked ones that have not expired included; without those of logins."""
+MAX_LOGINS: Final = 10_000
+"""Tokens of logins kept at once."""
+MAX_LOGINS_OF_ONE: Final = 20
+"""Of one user; a further login ends the oldest."""
 MAX_SHOWN_CHARS: Final = 200
 """Longest text that is looked at as a token."""
 USE_STEP_MS: Final = 3_600_000
@@ -49,6 +53,8 @@ class Token(Struct, frozen=True, kw_only=True, omit_defaults=True):
     revoked_ms: int | None = None
     used_ms: int | None = None
     """Beginning of the hour in which it was last used."""
+    login: bool = False
+    """A login made it, by the word of an OpenID Connect provider; it is forgotten at its end."""
 
     def live(self, now_ms: int) -> bool:
         """Whether the token is valid."""
@@ -100,8 +106,9 @@ class TokenBook:
 
     def drop(self, ids: Iterable[str]) -> None:
         """Forget these tokens, whose rows were removed."""
-        for one in ids:
-            self._by_id.pop(one, None)
+        dropped = [one for one in ids if self._by_id.pop(one, None) is not None]
+        if dropped:
+            self._changed()
 
     @contextmanager
     def watched(self, changed: Callable[[], None]) -> Iterator[None]:
@@ -128,6 +135,11 @@ class TokenBook:
     def expired(self, now_ms: int) -> list[str]:
         """Ids of those that expired."""
         return [token.id for token in self._by_id.values() if token.expires_ms <= now_ms]
+
+    def logins(self, user: str = "") -> list[Token]:
+        """Those that logins made, of one user or of all, oldest first."""
+        found = [token for token in self._by_id.values() if token.login and token.user == (user or token.user)]
+        return sorted(found, key=lambda token: (token.created_ms, token.id))
 
     def shown(self, text: str) -> Token | None:
         """The token whose text that is, live or not; None: there is none, or the secret is another."""

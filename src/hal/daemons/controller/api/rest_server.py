@@ -9,6 +9,7 @@ from litestar.types import ASGIApp
 
 from hal.daemons.controller.access.authentication import Authenticator
 from hal.daemons.controller.access.forwarded_identity import ForwardedIdentity
+from hal.daemons.controller.access.group_cache import GroupCache
 from hal.daemons.controller.api.follower.follower_app import FollowerApp
 from hal.daemons.controller.api.requests.call import Call
 from hal.daemons.controller.api.requests.ownership import PathOwnership
@@ -26,6 +27,7 @@ from hal.rest.server.listeners import user_name
 from hal.runtime.interface import Runtime
 from hal.runtime.step_users import Serving
 from hal.runtime.syslog import Syslog
+from hal.runtime.system_groups import groups_of
 
 
 class RestServer(HttpServer):
@@ -73,6 +75,7 @@ class RestServer(HttpServer):
                 monotonic_ms=runtime.monotonic_ms,
                 steps=steps,
             )
+        groups = GroupCache(runtime, groups_of)
         authenticator = Authenticator(
             config.access,
             api.tokens.book,
@@ -82,6 +85,7 @@ class RestServer(HttpServer):
             used=api.tokens.note_use,
             steps=steps,
             forwarded=forwarded,
+            groups=groups,
         )
         guard = Guard(
             app,

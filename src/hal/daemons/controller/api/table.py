@@ -16,6 +16,7 @@ from hal.daemons.controller.api.endpoints.endpoint import Endpoint, is_about_job
 from hal.daemons.controller.api.endpoints.events import EVENTS
 from hal.daemons.controller.api.endpoints.jobs import JOBS
 from hal.daemons.controller.api.endpoints.joining import JOINING
+from hal.daemons.controller.api.endpoints.login import LOGIN
 from hal.daemons.controller.api.endpoints.nodes import NODES
 from hal.daemons.controller.api.endpoints.offers import OFFERS
 from hal.daemons.controller.api.endpoints.outputs import OUTPUTS
@@ -59,6 +60,7 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     *POLICY,
     *ADVICE,
     whoami_row(lambda: ENDPOINTS, lambda api: api.tokens.step_credentials.instance, lambda: FOR_NARROWED),
+    *LOGIN,
     *ACCESS,
     *DELEGATION,
     *SECRETS,

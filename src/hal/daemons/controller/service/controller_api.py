@@ -5,6 +5,7 @@ from __future__ import annotations
 from hal.daemons.controller.access.delegation import Delegations
 from hal.daemons.controller.service.access.audit_heads import AuditHeads
 from hal.daemons.controller.service.access.join_tokens import JoinTokens
+from hal.daemons.controller.service.access.logins import Logins
 from hal.daemons.controller.service.access.secrets import Secrets
 from hal.daemons.controller.service.access.tokens import Tokens
 from hal.daemons.controller.service.advice.advice import Advice
@@ -37,6 +38,7 @@ class ControllerApi:
         self.delegated = Delegated(parts, self.policy)
         self.advice = Advice(parts)
         self.tokens = Tokens(parts)
+        self.logins = Logins(parts, self.tokens)
         self.join_tokens = JoinTokens(parts)
         self.audit_heads = AuditHeads(parts)
         self.outputs = Outputs(parts)

@@ -17,6 +17,8 @@ from hal.core.model.step_token import AttemptName
 from hal.daemons.controller.access.step_credentials import RunningStep, StepCredentials
 from hal.daemons.controller.access.tokens import (
     ID_DIGITS,
+    MAX_LOGINS,
+    MAX_LOGINS_OF_ONE,
     MAX_TOKENS,
     META,
     Token,
@@ -30,10 +32,12 @@ from hal.daemons.controller.service.access.views import TokenBody, TokenMade, To
 from hal.daemons.controller.service.parts import Parts
 from hal.planes.tasks import Submitter
 from hal.rest.identity import Scope
+from hal.rest.rights import Role
 from hal.store import PutMeta
 
 DAY_MS = 86_400_000
 DEFAULT_LIFE_MS = 30 * DAY_MS
+LOGIN_NOTE = "login"
 KEPT_MS = 30 * DAY_MS
 """How long an expired token is still listed."""
 
@@ -83,7 +87,7 @@ class Tokens:
         check_new(note=asked.note, scope=scope, life_ms=life_ms, most_ms=most_ms)
         now_ms, book, runtime = self._parts.clock.now_ms(), self._parts.tokens, self._parts.runtime
         old = book.expired(now_ms - KEPT_MS)
-        if len(book) - len(old) >= MAX_TOKENS:
+        if len(book) - len(old) - len(book.logins()) >= MAX_TOKENS:
             raise OverloadedError(f"there are {MAX_TOKENS} tokens", hint="tokens are removed a month after they expire")
         secret = runtime.new_id() + runtime.new_id()
         token = Token(
@@ -96,6 +100,36 @@ class Tokens:
             created_by=by.user,
             note=asked.note,
             scope=scope,
+        )
+        await self._keep(token.id, lambda _: token, old)
+        book.drop(old)
+        return TokenMade(secret=secret_text(token.id, secret), token=token_view(token, now_ms))
+
+    async def create_login(self, user: str, role: Role, life_ms: int) -> TokenMade:
+        """Create the token of a login; the oldest of the same user goes where there are too many.
+
+        Raises:
+            OverloadedError: there are too many of all users.
+            StoreError: it could not be made durable; there is no token.
+        """
+        now_ms, book, runtime = self._parts.clock.now_ms(), self._parts.tokens, self._parts.runtime
+        all_of_them = book.logins()
+        old = [token.id for token in all_of_them if not token.live(now_ms)]
+        own = [token.id for token in all_of_them if token.user == user and token.live(now_ms)]
+        old += own[: max(len(own) + 1 - MAX_LOGINS_OF_ONE, 0)]
+        if len(all_of_them) - len(old) >= MAX_LOGINS:
+            raise OverloadedError(f"{MAX_LOGINS} people are logged in", hint="try again later")
+        secret = runtime.new_id() + runtime.new_id()
+        token = Token(
+            id=runtime.new_id()[:ID_DIGITS],
+            digest=digest_of(secret),
+            user=user,
+            role=role,
+            created_ms=now_ms,
+            expires_ms=now_ms + life_ms,
+            created_by=user,
+            note=LOGIN_NOTE,
+            login=True,
         )
         await self._keep(token.id, lambda _: token, old)
         book.drop(old)
