@@ -20,7 +20,7 @@ from hal.core.engine.changes.jobs import (
     use_predictions,
 )
 from hal.core.engine.changes.nodes import change_nodes, take_offers
-from hal.core.engine.changes.policy import advance_clock, change_bookings, change_config, load_shares
+from hal.core.engine.changes.policy import advance_clock, change_bookings, change_config, load_shares, wake_everything
 from hal.core.engine.changes.submissions import adopt_allocations, submit_jobs
 from hal.core.engine.events import (
     AdviceUpdated,
@@ -45,6 +45,7 @@ from hal.core.engine.events import (
     RuntimesPredicted,
     SharesLoaded,
     StartsRefused,
+    WholePassDue,
 )
 from hal.core.engine.state import State
 from hal.core.kernels.structures import layout as L
@@ -78,6 +79,7 @@ _APPLY: Final[dict[type, Callable[[State, Any], None]]] = {
     KeysRenewed: renew_keys,
     EstimatesCorrected: correct_estimates,
     ClockAdvanced: advance_clock,
+    WholePassDue: wake_everything,
     BookingsChanged: change_bookings,
     ConfigChanged: change_config,
     SharesLoaded: load_shares,

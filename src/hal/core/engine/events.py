@@ -290,6 +290,11 @@ class ClockAdvanced(msgspec.Struct, frozen=True, gc=False):
     now_ms: int
 
 
+class WholePassDue(msgspec.Struct, frozen=True, gc=False):
+    """The next pass looks at everything again, reservations included. `Scheduler` applies it after an unfinished pass
+    during which something changed that only the fast lane has looked at, and only in part."""
+
+
 class BookingsChanged(msgspec.Struct, frozen=True):
     """All bookings there are now, each occurrence by itself; those that were known keep their chosen nodes.
 
@@ -360,6 +365,7 @@ Event: TypeAlias = (
     | AttemptsEnded
     | AllocationsAdopted
     | ClockAdvanced
+    | WholePassDue
     | BookingsChanged
     | ConfigChanged
     | SharesLoaded
@@ -401,6 +407,7 @@ __all__ = [
     "RuntimesPredicted",
     "SharesLoaded",
     "StartsRefused",
+    "WholePassDue",
     "submit_rows",
     "update_rows",
 ]

@@ -24,8 +24,8 @@ from hal.core.engine.events import (
     EstimatesCorrected,
     Event,
     KeysRenewed,
-    NodesChanged,
     PlanAssumed,
+    WholePassDue,
 )
 from hal.core.engine.plan import Cursor, Plan
 from hal.core.engine.plugins.faults import without
@@ -82,6 +82,8 @@ class Scheduler:
         self._on_fault = on_fault
         self._cursor: Cursor | None = None
         self._news = True
+        self._owes = False
+        """Something changed during the unfinished pass that only the fast lane has looked at, and only in part."""
         self._learnt = 0
         self._learns = learns
         self._idle = 0
@@ -89,6 +91,7 @@ class Scheduler:
 
     def feed(self, event: Event) -> None:
         """Apply an event. Raises EngineError, the state unchanged, when the event contradicts the state."""
+        breaks = self.state.nodes.breaks
         while True:
             try:
                 apply(self.state, event)
@@ -99,8 +102,8 @@ class Scheduler:
             return  # no policy in use reads it, or only where to start what can start: that waits for no pass
         self._news = True
         self._idle = 0
-        if isinstance(event, ConfigChanged | NodesChanged | BookingsChanged):
-            self._cursor = None  # another order or other rows: the pass begins anew
+        if isinstance(event, ConfigChanged | BookingsChanged) or self.state.nodes.breaks != breaks:
+            self._cursor = None  # another order, or nodes that it may have counted on are gone: the pass begins anew
 
     def step(self, now_ms: int) -> Step:
         """At most one slice at `now_ms` (which must not go back): plan, assume, hand over."""
@@ -127,6 +130,9 @@ class Scheduler:
     def _step(self, now_ms: int) -> Step:
         self._catch_up(now_ms)
         resumes = self._cursor is not None
+        if not resumes and self._owes:
+            self._owes = False
+            apply(self.state, WholePassDue())
         fast = resumes and self._news
         if not resumes and (self._renews_keys() or self._learns_first(now_ms)):
             return Step(more=True, wake_ms=now_ms, starts=0)
@@ -181,6 +187,8 @@ class Scheduler:
         config = self.state.config
         plan = cycle(self.state, now_ms, budget=min(config.fast_work, config.slice_work), max_starts=config.fast_starts)
         self._news = False
+        # A plan with timelines makes the state forget that reservations are to be looked at again.
+        self._owes = self._owes or (self.state.keeps_timelines and plan.full and plan.cursor is not None)
         return plan
 
     def _plan_onward(self, now_ms: int) -> Plan:
@@ -192,8 +200,8 @@ class Scheduler:
         self._cursor = plan.cursor
         if plan.cursor is not None and plan.cursor.begins_anew:
             self._cursor, self._news = None, True
-        elif plan.cursor is None and plan.wake_ms <= now_ms:
-            self._news = True  # something is to be looked for between this pass and the next
+        elif plan.cursor is None and (plan.wake_ms <= now_ms or self._owes):
+            self._news = True  # something is to be looked for between this pass and the next, or by the next
         return plan
 
     def run(self, now_ms: int, most_slices: int = 1_000) -> Step:

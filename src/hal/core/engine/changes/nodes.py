@@ -19,10 +19,14 @@ from hal.core.kernels.structures.layout import M_VERSION
 
 def change_nodes(state: State, event: NodesChanged) -> None:
     _check_nodes(state, event)
-    resources = int(state.meta[L.M_RESOURCES])
+    resources, room = int(state.meta[L.M_RESOURCES]), state.nodes.free.shape[0]
+    takes = _takes_something(state, event)
     state.intern_resources([name for node in event.nodes for name, amount in node.capacity.items() if amount])
     state.make_room_for_nodes(len(state.nodes.names) + len(event.nodes))
     state.nodes.changes += 1
+    renewed = resources != state.meta[L.M_RESOURCES] or room != state.nodes.free.shape[0]
+    if takes or renewed or not _continues_over_gains(state):
+        state.nodes.breaks += 1
     before = _nodes_now(state) if state.plugins.filters else None
     contributed = None
     if resources == state.meta[L.M_RESOURCES] and counts_apart(state, len(event.nodes) + len(event.removed)):
@@ -48,6 +52,35 @@ def change_nodes(state: State, event: NodesChanged) -> None:
     state.meta[M_VERSION] += 1
     if state.bookings.all:
         settle_bookings(state)
+
+
+def _continues_over_gains(state: State) -> bool:
+    """Whether an unfinished pass may continue when nodes only gain something, as it does when attempts end.
+
+    It may where reservations are kept while another slice looks at the top of the order. EASY makes them anew there,
+    and a part of the order might be without; its passes are short. Filters and bookings may say something else of all.
+    """
+    return state.keeps_timelines and not state.plugins.filters and not state.bookings.all
+
+
+def _takes_something(state: State, event: NodesChanged) -> bool:
+    """Whether a node that was up is not any more, or not all that it was: work may have been promised a part of it."""
+    nodes = state.nodes
+    for name in event.removed:
+        if nodes.rows[nodes.by_name[name], L.W_STATE] == L.NODE_UP:
+            return True
+    for node in event.nodes:
+        row = nodes.by_name.get(node.name, -1)
+        if row < 0 or nodes.rows[row, L.W_STATE] != L.NODE_UP:
+            continue
+        had = zip(nodes.resources, nodes.capacity[row].tolist(), strict=False)
+        if (
+            node.health is not Health.UP
+            or nodes.labels[row] != dict(node.labels)
+            or any(node.capacity.get(name, 0) < amount for name, amount in had)
+        ):
+            return True
+    return False
 
 
 def take_offers(state: State, event: NodesOffered) -> None:

@@ -13,7 +13,14 @@ from hal.core.engine.changes.advice import expire_advice
 from hal.core.engine.changes.jobs import update_jobs
 from hal.core.engine.changes.kernel_calls import cancel_claims
 from hal.core.engine.errors import EngineError
-from hal.core.engine.events import BookingsChanged, ClockAdvanced, ConfigChanged, JobsUpdated, SharesLoaded
+from hal.core.engine.events import (
+    BookingsChanged,
+    ClockAdvanced,
+    ConfigChanged,
+    JobsUpdated,
+    SharesLoaded,
+    WholePassDue,
+)
 from hal.core.engine.plugins.answers import keys_of
 from hal.core.engine.rules.admission import use_filters
 from hal.core.engine.rules.booked_nodes import set_bookings, settle_bookings
@@ -49,6 +56,11 @@ def advance_clock(state: State, event: ClockAdvanced) -> None:
         if len(rows):
             update_jobs(state, JobsUpdated(rows))
         state.work.predictions = Predictions(predictions.version)
+
+
+def wake_everything(state: State, event: WholePassDue) -> None:
+    state.wake_all()
+    state.meta[M_VERSION] += 1
 
 
 def change_bookings(state: State, event: BookingsChanged) -> None:

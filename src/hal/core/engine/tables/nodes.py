@@ -31,6 +31,8 @@ class Nodes(NodeTables):
         """Node index of every node that is here, without tombstones."""
         self.changes = 0
         """Counts events that changed nodes: what was looked up by their names holds as long as it stays the same."""
+        self.breaks = 0
+        """Those of them over which an unfinished pass does not continue."""
 
     def rooms_for(self, count: int) -> dict[Room, int]:
         """Rooms for `count` nodes, where there is not room for as many."""
