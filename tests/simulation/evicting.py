@@ -58,8 +58,8 @@ class Asked(NamedTuple):
     """Of the jobs and tasks: those that it was told leave."""
 
     def means(self, row: AttemptRow) -> bool:
-        """Whether that attempt is among what it asked for."""
-        return bool({(row.job, None), (row.job, row.task)} & self.jobs or self.nodes & set(row.nodes))
+        """Whether that attempt is among what it asked for, or may have got the slot of one that is."""
+        return row.job in {job for job, _ in self.jobs} or bool(self.nodes & set(row.nodes))
 
 
 class Evictor:
@@ -210,8 +210,12 @@ def _check_row(row: AttemptRow, rows: Rows, asked: dict[str, Asked]) -> None:
         return
     one = asked[evicted.reason]
     assert one.means(row), f"{row} was not meant by {one}"
-    assert (evicted.by, evicted.mode) == (BY.user, one.mode.value), f"{row}: {one}"
-    assert row.state in ENDS[one.mode], f"{row} was evicted: {one.mode}"
+    mode, named = EvictMode(evicted.mode), (row.job, row.task) in one.jobs
+    # Whose attempt only got the slot of one that is cancelled waits again.
+    meant = {one.mode, EvictMode.REQUEUE} if one.mode is EvictMode.CANCEL and not named else {one.mode}
+    assert mode in meant, f"{row}: {one}"
+    assert evicted.by == BY.user, f"{row}: {one}"
+    assert row.state in ENDS[mode], f"{row} was evicted: {one.mode}"
     if row.state is AttemptState.SUCCEEDED:
         assert following is None, f"{following} follows a success"
         return

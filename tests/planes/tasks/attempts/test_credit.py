@@ -6,12 +6,14 @@ import pytest
 from msgspec.structs import replace
 
 from hal.core.engine.events import AllocationsAdopted, AttemptsEnded
-from hal.core.model import AttemptState, Duration, StepId, TaskState
+from hal.core.model import AttemptState, Duration, EventKind, StepId, TaskState
+from hal.core.model.eviction import Evict, EvictMode
 from hal.core.model.policy import Booking, Policy
 from hal.planes.tasks import Change
 from hal.planes.tasks.attempts.credit import CREDIT_MS, CREDIT_WORK_MS, MAX_AHEAD
+from hal.planes.tasks.live.attempt import PREEMPTED
 from hal.planes.tasks.nodes.arrivals import Arrival
-from hal.store import InsertAttempts, MarkAttempts
+from hal.store import AppendEvents, InsertAttempts, MarkAttempts
 from hal.wire.frames.agent_keeper import ExitCause, Refusal, StepExit, StopReason, Usage
 from hal.wire.frames.hello import HeldStep
 from tests.planes.tasks.small_plane import BY, SmallPlane
@@ -209,3 +211,39 @@ def test_no_task_is_handed_over_that_could_run_into_a_booking(start_ms: int, han
     plane.plane.change_policy(Policy(bookings={"upkeep": upkeep}), BY, plane.now_ms)
     job = after_two(plane, 10, walltime="5s")
     assert len(started(plane.start((job, 2), credit=True))) == 1 + handed_over
+
+
+# ── evictions ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_successor_that_is_being_cancelled_is_not_preempted_instead() -> None:
+    """The job is evicted by cancelling all of it. The node had passed the slot of 2 on to 3 before it heard of that: 3,
+    which is being cancelled too, was made to wait again."""
+    plane = credit_plane()
+    job = after_two(plane, 5)
+    plane.start((job, 2), credit=True)
+    plane.plane.evict(job, None, Evict(mode=EvictMode.CANCEL, reason="quota"), BY, plane.now_ms)
+    plane.commit()
+    stopped = replace(exit_of(plane, job, 3, code=143), cause=ExitCause.PREEMPTED)
+    plane.plane.record_exits("n1", [exit_of(plane, job, 2, next_task=3), stopped], plane.now_ms)
+    plane.commit()
+    assert plane.live(job).counts.cancelled == 1
+
+
+def test_the_successor_of_a_task_that_is_evicted_by_cancelling_it_waits_again_and_the_feed_says_why() -> None:
+    """Its slot is to come free; it was not meant itself."""
+    plane = credit_plane()
+    job = after_two(plane, 5)
+    plane.start((job, 2), credit=True)
+    plane.plane.evict(job, 2, Evict(mode=EvictMode.CANCEL, reason="too slow"), BY, plane.now_ms)
+    plane.commit()
+    plane.plane.record_exits("n1", [exit_of(plane, job, 2, next_task=3)], plane.now_ms)
+    (noted,) = [
+        event.payload["attempts"]
+        for operation in plane.commit().operations
+        if isinstance(operation, AppendEvents)
+        for event in operation.events
+        if event.kind is EventKind.ATTEMPTS_PREEMPTED
+    ]
+    assert noted == [{"id": f"{job}.3.1", "mode": "requeue", "by": BY.user, "reason": "too slow"}]
+    assert plane.live(job).active[3].stopping == PREEMPTED

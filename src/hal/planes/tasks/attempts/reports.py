@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from hal.core.lifecycle import ATTEMPT, AttemptEvent, transition, walk
 from hal.core.lifecycle.outcome import GATE_ELSEWHERE, GIVEN_BACK, NOT_FOR_USER, PROLOG_FAILED, SECRETS_ELSEWHERE
 from hal.core.model import AttemptId, AttemptState, EventKind, StepId, one_line
+from hal.core.model.eviction import EvictMode
 from hal.planes.tasks.attempts import credit
 from hal.planes.tasks.attempts.ends import (
     LOST_CAUSE,
@@ -25,14 +26,14 @@ from hal.planes.tasks.attempts.ends import (
     step_outcome,
 )
 from hal.planes.tasks.attempts.exclusion import exclude_node
-from hal.planes.tasks.attempts.stops import stop_attempt
+from hal.planes.tasks.attempts.stops import note_eviction, stop_attempt
 from hal.planes.tasks.live.attempt import PREEMPTED, PREEMPTING, SIBLING, Attempt
 from hal.planes.tasks.live.job import LiveJob
 from hal.planes.tasks.nodes.failed_gates import record_failed_prolog
 from hal.planes.tasks.table.attempt_changes import end_attempt, mark_attempt
 from hal.planes.tasks.table.propagation import record_start
 from hal.planes.tasks.table.table import JobTable
-from hal.store.operations import MAX_MESSAGE, StepEnd
+from hal.store.operations import MAX_MESSAGE, Preemption, StepEnd
 from hal.wire.frames.agent_keeper import Refusal, StepExit, StepStarted
 
 MAX_CODE: Final = 64
@@ -111,11 +112,8 @@ def record_exits(table: JobTable, node: str, exits: Sequence[StepExit], now_ms: 
         if report.started_ms and attempt.started_ms is None:
             attempt = _record_attempt_start(table, job, attempt, node, report.started_ms, now_ms)
         _end_step(table, job, attempt, end, now_ms, f"node:{node}")
-        if successor is not None and attempt.stopping in PREEMPTING:
-            # Its slot was to come free for others, and was passed on before the node heard of that: the node ends it.
-            # A person who cancelled one task by evicting it did not mean the next.
-            why = PREEMPTED if attempt.evicted_by_person else attempt.stopping
-            stop_attempt(table, job, replace(successor, preemption=attempt.preemption), why)
+        if successor is not None and attempt.stopping in PREEMPTING and not successor.stopping:
+            _stop_successor(table, job, attempt, successor, f"node:{node}")
     credit.report_slots(table)
     return changed.values()
 
@@ -192,6 +190,18 @@ def _end_step(table: JobTable, job: LiveJob, attempt: Attempt, end: StepEnd, now
     attempt = mark_attempt(table, job, attempt, replace(attempt, steps=ends))
     if step_outcome(end) is not AttemptState.SUCCEEDED and not attempt.stopping:
         stop_attempt(table, job, attempt, SIBLING)
+
+
+def _stop_successor(table: JobTable, job: LiveJob, attempt: Attempt, successor: Attempt, cause: str) -> None:
+    """The attempt's slot was to come free for others, and was passed on before the node heard of that: the node ends
+    who has it now. A person who cancelled one task by evicting it did not mean the next: that one waits again."""
+    if not attempt.evicted_by_person:
+        stop_attempt(table, job, replace(successor, preemption=attempt.preemption), attempt.stopping)
+        return
+    evicted = attempt.preemption or Preemption()
+    mode = EvictMode.REQUEUE if evicted.mode == EvictMode.CANCEL else EvictMode(evicted.mode)
+    own = replace(successor, preemption=replace(evicted, mode=mode.value))
+    note_eviction(table, job, stop_attempt(table, job, own, PREEMPTED), cause, job.trace_id)
 
 
 def _refuse_foreign_id(table: JobTable, attempt: Attempt, step: StepId, now_ms: int) -> LiveJob:

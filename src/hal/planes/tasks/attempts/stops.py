@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from hal.core.engine.tables.qos import LAST_GRACE_MS
 from hal.core.lifecycle import ATTEMPT, AttemptEvent, transition
-from hal.core.model import AttemptState, StepId
+from hal.core.model import AttemptId, AttemptState, EventKind, StepId
 from hal.core.model.policy import PreemptMode
 from hal.planes.tasks.live.attempt import BOOKING_OVER, CANCELLED, PREEMPTING, REQUEUED, SIBLING, Attempt
 from hal.planes.tasks.live.job import LiveJob
@@ -40,6 +40,15 @@ def stop_attempt(table: JobTable, job: LiveJob, attempt: Attempt, why: str) -> A
     stopping = mark_attempt(table, job, attempt, replace(attempt, state=state, stopping=why))
     order_stop(table, job, stopping)
     return stopping
+
+
+def note_eviction(table: JobTable, job: LiveJob, attempt: Attempt, cause: str, trace_id: str) -> None:
+    """Note in the feed who evicted the attempt, how and why."""
+    preemption = attempt.preemption or Preemption()
+    item = {"id": str(AttemptId(job.id, attempt.task, attempt.attempt)), "mode": preemption.mode, "by": preemption.by}
+    if preemption.reason:
+        item["reason"] = preemption.reason
+    table.draft.note(EventKind.ATTEMPTS_PREEMPTED, cause, trace_id, job.id, item)
 
 
 def order_stop(table: JobTable, job: LiveJob, attempt: Attempt, absent: Collection[StepId] = ()) -> None:

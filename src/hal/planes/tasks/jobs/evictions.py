@@ -12,9 +12,9 @@ from typing import Final
 from msgspec.structs import replace
 
 from hal.core.engine.events import INF
-from hal.core.model import ConflictError, EventKind, TaskState
+from hal.core.model import ConflictError, TaskState
 from hal.core.model.eviction import Evict, EvictMode
-from hal.planes.tasks.attempts.stops import stop_attempt
+from hal.planes.tasks.attempts.stops import note_eviction, stop_attempt
 from hal.planes.tasks.jobs.selection import active_attempts, refuse_ended, state_now, task_numbers
 from hal.planes.tasks.live.attempt import EVICTED, PREEMPTED, Attempt
 from hal.planes.tasks.live.job import LiveJob
@@ -109,11 +109,8 @@ def _evict_attempts(
             attempt.preemption or Preemption(), mode=asked.mode.value, for_job=0, qos="", lent_by="",
             at_ms=now_ms, due_ms=now_ms + asked.grace_ms, by=by.user, reason=asked.reason,
         )  # fmt: skip
-        stop_attempt(table, job, replace(attempt, preemption=preemption), why)
-        item = {"id": f"{job.id}.{attempt.task}.{attempt.attempt}", "mode": asked.mode.value, "by": by.user}
-        if asked.reason:
-            item["reason"] = asked.reason
-        table.draft.note(EventKind.ATTEMPTS_PREEMPTED, by.cause, by.trace_id or job.trace_id, job.id, item)
+        stopping = stop_attempt(table, job, replace(attempt, preemption=preemption), why)
+        note_eviction(table, job, stopping, by.cause, by.trace_id or job.trace_id)
         if pace.over():
             yield
     settle(table, job, now_ms, by.cause)
