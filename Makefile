@@ -8,6 +8,9 @@ READY := $(VENV)/.installed
 # Compiled kernels lie beside the packages they were compiled with, so that every target and every HAL_HOME shares them.
 export HAL_CACHE ?= $(CURDIR)/$(VENV)/hal-cache
 
+# Every `hal` process, and every process of the tests, would compile all that it imports once more.
+unexport PYTHONDONTWRITEBYTECODE
+
 # The virtual environment names its own directory; a clone that was moved gets a new one.
 ifneq ($(shell cat $(READY) 2>/dev/null),$(CURDIR))
 MOVED := moved
@@ -36,14 +39,17 @@ kernels: $(READY) ## compile the engine's numba kernels (a minute or two, once p
 demo: kernels ## a workflow on this machine, then a replay of a synthetic log; plots in out/demo
 	@$(PY) examples/demo/demo.py
 
-test: kernels lint ## lint, types, import contracts, generated files, all fast tests (under 5 minutes)
+test: kernels lint ## lint, types, import contracts, generated files, all fast tests (under 4 minutes)
 	$(PY) -m pytest -n 2 -m "not slow and not soak and not attack"
 
-test-all: kernels ## what `make test` leaves out: slow tests, and the engine with array bounds checked (15 minutes more)
+# What `make test` leaves out. It tries a third of the examples of each property test (tests/examples.py), these try all.
+test-all $(PLANE_TARGETS): export HYPOTHESIS_PROFILE ?= ci
+
+test-all: kernels ## what `make test` leaves out: slow tests; all examples, with array bounds checked (15 minutes more)
 	$(PY) -m pytest -n 2 -m "slow or attack" --timeout 900
 	NUMBA_BOUNDSCHECK=1 HAL_CACHE="$(HAL_CACHE)-boundscheck" $(PY) tools/compile_kernels.py
-	NUMBA_BOUNDSCHECK=1 HAL_CACHE="$(HAL_CACHE)-boundscheck" \
-		$(PY) -m pytest -n 2 -m "not slow and not soak and not attack" --timeout 900 tests/core/engine tests/core/kernels
+	NUMBA_BOUNDSCHECK=1 HAL_CACHE="$(HAL_CACHE)-boundscheck" $(PY) -m pytest -n 2 \
+		-m "(kernels or hypothesis) and not slow and not soak and not attack" --timeout 900
 
 test-attacks: kernels ## hostile strangers, users, jobs and nodes against a real HAL (part of test-all; as root)
 	$(PY) -m pytest -n 2 tests/attacks

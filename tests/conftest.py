@@ -5,6 +5,7 @@ Nothing here replaces a part of HAL: the fixtures only say where HAL may write a
 
 from __future__ import annotations
 
+import gc
 import os
 import select
 import shutil
@@ -20,20 +21,27 @@ from typing import Final
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
+from tests.examples import GATE, SHARE
 from tests.postgres_server import PostgresServer
 
 # No test asserts on time, Hypothesis included: neither a deadline nor a machine that is busy may fail one.
 PATIENT: Final = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow], "print_blob": True}
 settings.register_profile("ci", derandomize=True, **PATIENT)
+settings.register_profile(
+    GATE, settings.get_profile("ci"), max_examples=settings.get_profile("ci").max_examples // SHARE
+)
 settings.register_profile("dev", **PATIENT)
 settings.register_profile("soak", max_examples=5_000, **PATIENT)
 settings.register_profile("mutate", derandomize=True, phases=(Phase.explicit, Phase.generate), **PATIENT)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", GATE))
 
 MARK: Final = "HAL_TEST_RUN"
 """Environment variable that every process started by this run inherits; its value names the run."""
 GRACE_S: Final = 5.0
 """How long processes that are already going may take after the last test before they count as left over."""
+
+OBJECTS_PER_COLLECTION: Final = 20_000
+"""Of the youngest, before garbage is looked for; Python's own number is 700."""
 
 # Where the tests are started in the background, interrupts and hang-ups are ignored, and what they start inherits that.
 for _number, _handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
@@ -54,6 +62,22 @@ os.environ.setdefault("MPLBACKEND", "Agg")
 os.environ["HAL_RUN_AS_OWNER"] = "1"
 os.environ.pop("HAL_URL", None)
 os.environ.pop("HAL_TOKEN", None)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what runs again with array bounds checked."""
+    core = Path(__file__).parent / "core"
+    of_kernels = {core / "engine", core / "kernels"}
+    for item in items:
+        if of_kernels & {*item.path.parents}:
+            item.add_marker(pytest.mark.kernels)
+
+
+def pytest_collection_finish() -> None:
+    """What is loaded by now stays: looking at it again and again for garbage takes a tenth of the tests' time."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(OBJECTS_PER_COLLECTION)
 
 
 @pytest.fixture(scope="session")

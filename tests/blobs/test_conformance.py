@@ -16,6 +16,7 @@ from hal.conformance import NonConformance
 from hal.conformance import blobs as checks
 from hal.conformance.blobs import CHECKS, HOLDERS, SMALL_BYTES, SMALL_FILES, BlobPlace, BlobWalk, check_blobs
 from tests.blobs.places import DiskPlace, Place, VirtualPlace
+from tests.examples import examples
 
 
 @pytest.fixture(params=["disk", "virtual"])
@@ -56,7 +57,7 @@ class Walk(RuleBasedStateMachine):
             assert self.place.leftovers() == []
 
 
-Walk.TestCase.settings = settings(max_examples=30, stateful_step_count=25, deadline=None)
+Walk.TestCase.settings = settings(max_examples=examples(30), stateful_step_count=25, deadline=None)
 TestWalk = Walk.TestCase
 """Safety: pinned blobs stay, bounds hold, and what is read is what was written."""
 

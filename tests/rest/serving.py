@@ -114,7 +114,7 @@ async def shelf_beside(
     api = SHELF["Shelf"](runtime, home.root / "shelf", SHELF["ShelfSection"](**section))
     server = await serve(runtime, SHELF["INTERFACE"], api, limits=limits or Limits(section="shelf"), ports=ports)
     socket = home.socket_dir() / "shelf.sock"
-    transport = httpx.AsyncHTTPTransport(uds=str(socket))
+    transport = httpx.AsyncHTTPTransport(uds=str(socket), verify=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://hal", timeout=LIMIT_S) as http:
         try:
             yield Served(hal, runtime, server, socket, http)

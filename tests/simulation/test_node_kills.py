@@ -22,7 +22,7 @@ LIMIT_MS = 3_600_000
 TASKS = 30
 
 
-@pytest.fixture(params=range(15))
+@pytest.fixture(params=[*range(6), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(6, 15))])
 def world(request: pytest.FixtureRequest) -> Iterator[VirtualWorld]:
     with VirtualWorld(seed=request.param) as made:
         yield made

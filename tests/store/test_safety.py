@@ -45,6 +45,7 @@ from hal.store import (
     Store,
     TaskRangeRow,
 )
+from tests.examples import examples
 from tests.store.rows import attempt, event, in_rows, job, progress, submitted
 
 RUN_AND = (AttemptEvent.PREPARE, AttemptEvent.START, AttemptEvent.FINALISE)
@@ -279,13 +280,15 @@ def _copy(model: Model) -> Model:
 
 
 TestSafetyTheStoreEqualsItsModel = StoreMachine.TestCase
-TestSafetyTheStoreEqualsItsModel.settings = settings(max_examples=15, stateful_step_count=12, deadline=None)
+TestSafetyTheStoreEqualsItsModel.settings = settings(max_examples=examples(15), stateful_step_count=12, deadline=None)
 
 
 @pytest.mark.slow
 def test_safety_the_store_equals_its_model_over_long_lives() -> None:
     """The same with more and longer histories."""
-    run_state_machine_as_test(StoreMachine, settings=settings(max_examples=60, stateful_step_count=30, deadline=None))
+    run_state_machine_as_test(
+        StoreMachine, settings=settings(max_examples=examples(60), stateful_step_count=30, deadline=None)
+    )
 
 
 WRITER = """

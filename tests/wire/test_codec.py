@@ -22,6 +22,7 @@ from hal.wire.frames.agent_keeper import ExitsAck, LogChunk, Stream
 from hal.wire.frames.controller_agent import CONTROLLER_AGENT
 from hal.wire.frames.conversation import MAX_FRAME_BYTES, Frame
 from hal.wire.frames.hello import Goodbye
+from tests.examples import examples
 
 FRAME_KINDS = CONTROLLER_AGENT.kinds
 """Every frame: the conversation of controller and agent has those of the others, too."""
@@ -99,7 +100,7 @@ def test_a_truncated_frame_gives_nothing_and_is_seen_as_pending(frame: Frame, da
     assert decoder.pending_bytes == len(part)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.binary(max_size=300))
 def test_garbage_gives_frames_or_one_clear_error_and_never_anything_else(garbage: bytes) -> None:
     """Whatever the bytes, the decoder raises only its own error, and after it refuses everything."""
@@ -108,7 +109,7 @@ def test_garbage_gives_frames_or_one_clear_error_and_never_anything_else(garbage
         assert refusal(decoder, encode(Goodbye()))
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(FRAMES, st.data())
 def test_a_damaged_frame_never_raises_anything_but_the_wires_own_error(frame: Frame, data: st.DataObject) -> None:
     """One byte of the body is changed: it decodes to some frame, or is refused."""

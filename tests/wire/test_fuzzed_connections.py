@@ -22,6 +22,7 @@ from hal.wire.connection import FrameConnection
 from hal.wire.frames.hello import Hello, Welcome
 from hal.wire.roles import Role
 from tests.daemons.controller.running import Running, running
+from tests.examples import examples
 from tests.wire.test_codec import FRAMES
 
 MOST_ALERTS = 100
@@ -93,7 +94,7 @@ def test_a_controller_outlives_whatever_its_agents_say(fuzzed: Fuzzed, data: byt
     fuzzed.runner.run(fuzzed.say(fuzzed.tls if tls else fuzzed.unix, greet, data))
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(st.binary(min_size=1, max_size=600))
 def test_a_port_outlives_what_is_no_tls(fuzzed: Fuzzed, data: bytes) -> None:
     """Bytes that are no handshake: the connection ends, with an alert of TLS at most."""

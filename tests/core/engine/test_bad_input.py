@@ -37,6 +37,7 @@ from hal.core.engine.events import (
     update_rows,
 )
 from hal.core.engine.views import running
+from tests.examples import examples
 
 NODES = tuple(NodeSpec(name, {"cpu": 4}) for name in "abc")
 CLASSES = (ClassSpec({"cpu": 1}), ClassSpec({"cpu": 2}, 2))
@@ -109,7 +110,7 @@ def test_a_submission_with_one_bad_row_is_refused_whole(what: str, state: State,
 
 
 @given(state=STATES, pick=st.integers(0, 50))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_what_waits_or_runs_is_not_submitted_again(state: State, pick: int) -> None:
     """A row of any task that is live, behind a good row of an older job, and before a newer one."""
     rows = submit_rows(3)

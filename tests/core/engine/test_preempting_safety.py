@@ -21,6 +21,7 @@ from hal.core.model.policy import Policy, PreemptMode, Qos
 from tests.core.engine.busy_cluster import ASKER, MIN_RUN_MS, Before, ask, clear, crowd, play, runs_of, work
 from tests.core.engine.clusters import Starts, engine, places
 from tests.core.engine.reference_victims import Amounts, Running, Scene
+from tests.examples import examples
 
 QOS = {
     "urgent": Qos(name="urgent", preempts=("low", "spot", "idle")),
@@ -68,7 +69,7 @@ def prepare(
     return state, sink, scheduler, play(scheduler, before, pause)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     nodes=NODES, before=WORK, cpu=st.integers(1, 5), memory=st.integers(0, 4), gang=st.integers(1, 3),
     pause=st.integers(0, 120), backfill=st.sampled_from([Backfill.EASY, Backfill.CONSERVATIVE, Backfill.NONE]),

@@ -24,6 +24,7 @@ from tests.core.engine.busy_cluster import Before, ask
 from tests.core.engine.reference_victims import Amounts
 from tests.core.engine.test_preempting import SECOND, A, B, config, engine, full, job, over, play, taken
 from tests.core.engine.test_preempting_safety import NODES, WORK, prepare
+from tests.examples import examples
 
 
 class Said:
@@ -151,7 +152,7 @@ def test_prices_hold_for_suspension_too(said: Said) -> None:
     play(scheduler, 201 * SECOND, over((3, 1)))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     nodes=NODES, before=WORK, cpu=st.integers(1, 5), memory=st.integers(0, 4), gang=st.integers(1, 3),
     pause=st.integers(0, 120),

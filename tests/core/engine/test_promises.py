@@ -33,6 +33,7 @@ from hal.core.engine.events import (
 from hal.core.kernels.timelines.lines import FEW_NODES
 from tests.core.engine.model_cluster import Cluster, Node, Task
 from tests.core.engine.promise_judge import PromiseJudge, promised_now
+from tests.examples import examples
 
 NODES = (
     NodeSpec("a", {"cpu": 4, "memory": 8}, {"rack": "one"}),
@@ -173,7 +174,7 @@ class Replay:
     slice_work=st.sampled_from([1, 20, MANY]),
     placement=st.sampled_from(["first-fit", "best-fit"]),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_safety_no_backfilled_start_moves_what_any_job_was_promised(
     backfill: Backfill, jobs: list[Work], reservations: int, slice_work: int, placement: str
 ) -> None:
@@ -289,7 +290,7 @@ class Definition:
 
 
 @given(jobs=works([0, 0, 0, 0, 3]), slice_work=st.sampled_from([1, 20, MANY]), parking=st.booleans())
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 def test_conservative_places_gangs_as_its_definition_does(jobs: list[Work], slice_work: int, parking: bool) -> None:
     """The same starts on the same nodes, whatever the slices, with or without parking."""
     config = EngineConfig(backfill=Backfill.CONSERVATIVE, slice_work=slice_work, parking=parking, claim_after_ms=INF)
@@ -307,7 +308,7 @@ def test_conservative_places_gangs_as_its_definition_does(jobs: list[Work], slic
     slice_work=st.sampled_from([1, 20, MANY]),
     parking=st.booleans(),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_conservative_places_gangs_on_many_nodes_as_its_definition_does(
     jobs: list[Work], slice_work: int, parking: bool
 ) -> None:

@@ -21,6 +21,7 @@ from hal.core.model.resources import Resources
 from tests.core.engine.busy_cluster import ASKER, MIN_RUN_MS, Before, ask, clear, crowd, play, runs_of, work
 from tests.core.engine.clusters import engine
 from tests.core.engine.reference_victims import Running, Scene
+from tests.examples import examples
 
 GRACE = {"": int(Qos().grace), "low": 10, "idle": 10, "plain": 20}
 QOS = {
@@ -85,7 +86,7 @@ class Lent(Scene):
         return super().leaves(run) and (self.quotas is None or self.quotas.borrowed(run))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     nodes=st.lists(st.integers(1, 6), min_size=1, max_size=4), before=WORK,
     own=st.tuples(st.integers(1, 5), st.integers(1, 6), st.integers(1, 4)),

@@ -43,6 +43,7 @@ from hal.core.engine.events import (
 )
 from tests.core.engine.model_cluster import Cluster, Node, Task
 from tests.core.engine.promise_judge import Promised, PromiseJudge, could_start_beside, promised_now
+from tests.examples import examples
 
 SECOND = 1_000
 MAX_SLICES = 10_000
@@ -469,4 +470,4 @@ class EngineSafety(RuleBasedStateMachine):
 
 
 TestSafety = EngineSafety.TestCase
-TestSafety.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestSafety.settings = settings(max_examples=examples(60), stateful_step_count=40, deadline=None)

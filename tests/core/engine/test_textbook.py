@@ -22,6 +22,7 @@ from hal.core.engine.events import (
     PlanAssumed,
     submit_rows,
 )
+from tests.examples import examples
 
 MACHINE = 6
 
@@ -152,7 +153,7 @@ def engine(jobs: list[Work], backfill: Backfill, *, nodes: bool = False, parking
 
 @pytest.mark.parametrize("backfill", [Backfill.NONE, Backfill.EASY, Backfill.EASY_SJBF])
 @given(jobs=works)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_the_pool_starts_what_the_textbook_starts(backfill: Backfill, jobs: list[Work]) -> None:
     """Strict order, EASY and EASY-SJBF on one node with all processors equal their definitions."""
     assert engine(jobs, backfill) == textbook(jobs, backfill)
@@ -160,14 +161,14 @@ def test_the_pool_starts_what_the_textbook_starts(backfill: Backfill, jobs: list
 
 @pytest.mark.parametrize("backfill", [Backfill.NONE, Backfill.EASY, Backfill.EASY_SJBF])
 @given(jobs=works)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_gangs_of_single_processors_start_like_the_pool(backfill: Backfill, jobs: list[Work]) -> None:
     """A job of p processors starts at the same time as a gang of p one-processor nodes."""
     assert engine(jobs, backfill, nodes=True) == textbook(jobs, backfill)
 
 
 @given(jobs=works)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_conservative_starts_what_its_definition_starts(jobs: list[Work]) -> None:
     """On the pool, conservative backfill with compression equals its definition."""
     assert engine(jobs, Backfill.CONSERVATIVE) == conservative_textbook(jobs)
@@ -175,7 +176,7 @@ def test_conservative_starts_what_its_definition_starts(jobs: list[Work]) -> Non
 
 @pytest.mark.parametrize("backfill", list(Backfill))
 @given(jobs=works)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_parking_changes_no_start(backfill: Backfill, jobs: list[Work]) -> None:
     """What is not looked at again could not have started."""
     assert engine(jobs, backfill, parking=False) == engine(jobs, backfill)

@@ -24,6 +24,7 @@ from hal.core.engine.events import (
     PlanAssumed,
     submit_rows,
 )
+from tests.examples import examples
 
 MANY = 1 << 20
 LAST_MS = 4_000
@@ -103,7 +104,7 @@ GANGS = [*ONE_NODE, ClassSpec({"cpu": 2}, 2), ClassSpec({"cpu": 1, "memory": 5})
 
 
 @given(jobs=works(ONE_NODE, [0, 0, 0, 4]))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 def test_one_reservation_on_the_pool_is_easy(jobs: list[Work]) -> None:
     """The same starts at the same times."""
     pool = (NodeSpec("pool", {"cpu": 6}),)
@@ -115,7 +116,7 @@ def test_one_reservation_on_the_pool_is_easy(jobs: list[Work]) -> None:
 
 @pytest.mark.parametrize("placement", ["first-fit", "best-fit"])
 @given(jobs=works(ONE_NODE, [0, 0, 0, 4]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_one_reservation_for_jobs_of_one_node_is_easy(placement: str, jobs: list[Work]) -> None:
     """The same starts at the same times on the same nodes."""
     named = dict(enumerate(jobs))
@@ -124,7 +125,7 @@ def test_one_reservation_for_jobs_of_one_node_is_easy(placement: str, jobs: list
 
 
 @given(jobs=works(GANGS, [0, 0, 0, 4]), slice_work=st.sampled_from([1, 20, MANY]), parking=st.booleans())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_with_reservations_for_all_it_is_conservative(jobs: list[Work], slice_work: int, parking: bool) -> None:
     """Whatever the slices, with or without parking."""
     named = dict(enumerate(jobs))
@@ -139,7 +140,7 @@ def test_with_reservations_for_all_it_is_conservative(jobs: list[Work], slice_wo
     reservations=st.integers(1, 4),
     slice_work=st.sampled_from([1, 20, MANY]),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_slices_and_parking_change_no_start(jobs: list[Work], reservations: int, slice_work: int) -> None:
     """A pass cut into slices of any size, and one that looks at everything, start the same jobs."""
     named = dict(enumerate(jobs))
@@ -164,7 +165,7 @@ def on(rack: str) -> list[ClassSpec]:
     others=works(on("b"), [0, 0, 3, 9], most=40),
     reservations=st.integers(1, 4),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_work_that_shares_no_node_changes_no_start(
     backfill: Backfill, mine: list[Work], others: list[Work], reservations: int
 ) -> None:

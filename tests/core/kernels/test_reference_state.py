@@ -50,6 +50,7 @@ from hal.core.interfaces import BucketView, ClusterView, JobView, PolicyInfo
 from tests.core.kernels import engine_reading as reading
 from tests.core.kernels.reference_pass import decide
 from tests.core.kernels.reference_state import IN_LINE, LONGEST_IN_KEY, ReferenceState, Task, Work
+from tests.examples import examples
 
 REQUIREMENTS = (
     (),
@@ -406,4 +407,4 @@ def as_running(work: Work) -> tuple[Any, ...]:
 
 
 TestKernels = Kernels.TestCase
-TestKernels.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestKernels.settings = settings(max_examples=examples(60), stateful_step_count=40, deadline=None)

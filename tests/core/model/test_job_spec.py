@@ -29,6 +29,7 @@ from hal.core.model import (
     to_plain,
 )
 from tests.core.model.specs import job_specs, retries
+from tests.examples import examples
 
 
 def plain(**fields: Any) -> dict[str, Any]:
@@ -281,7 +282,7 @@ anything = st.recursive(
 
 
 @given(anything, st.sampled_from(JobSpec.__struct_fields__))
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_safety_no_input_raises_anything_but_a_spec_error(value: Any, field: str) -> None:
     """Whatever stands in whatever field, it is a spec or a SpecError."""
     try:

@@ -21,6 +21,7 @@ from hal.core.model.occurrences import (
 )
 from hal.core.model.policy import Booking, Repeat
 from hal.core.model.policy_hours import DAYS, MINUTE_MS, WEEK_MS, is_open, next_close_ms, next_open_ms, parse_hours
+from tests.examples import examples
 
 HOUR_MS = 3_600_000
 
@@ -75,7 +76,7 @@ bookings = st.builds(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(bookings, bookings)
 def test_safety_two_bookings_meet_exactly_when_some_occurrences_do(a: Booking, b: Booking) -> None:
     """Against all pairs of occurrences of the first 100 days, which hold a common week of each."""

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hal.core.model import JobSpec, SpecError, spec_from_plain, spec_schema, to_plain
 from tests.core.model.specs import job_specs
 from tests.core.model.test_text import JSON
+from tests.examples import examples
 
 
 @cache
@@ -23,7 +24,7 @@ def validator() -> jsonschema.Draft202012Validator:
 
 
 @given(job_specs())
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 def test_the_schema_accepts_every_spec(spec: JobSpec) -> None:
     """In the form in which HAL prints it."""
     validator().validate(to_plain(spec))

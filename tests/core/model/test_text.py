@@ -11,6 +11,7 @@ from hypothesis import example, given, settings
 from hal.core.model import JobSpec, SpecError, plain_from_text, spec_from_plain, specs_from_text, to_plain
 from hal.core.model.text import yaml_from_plain
 from tests.core.model.specs import job_specs
+from tests.examples import examples
 
 TOML = """
 name = "train"
@@ -73,7 +74,7 @@ def test_the_three_formats_of_one_job_are_one_spec() -> None:
 
 @given(job_specs())
 @example(JobSpec(command=("a",), env={"A": "\x85", "B": "\u2028x\ufeff", "C": "ä\n", "D": "0E0"}))
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 def test_safety_a_printed_spec_reads_back_from_yaml_and_json(spec: JobSpec) -> None:
     """`hal show -o yaml` and `-o json` are specs; text that looks like a number or a date stays text."""
     plain = to_plain(spec)

@@ -92,7 +92,7 @@ async def running(
     loop = asyncio.ensure_future(controller.run())
     rest = RestServer(controller.api, runtime, config, owner_uid=os.geteuid())
     await rest.start(home.api_socket())
-    transport = httpx.AsyncHTTPTransport(uds=str(home.api_socket()))
+    transport = httpx.AsyncHTTPTransport(uds=str(home.api_socket()), verify=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://hal", timeout=LIMIT_S) as http:
         try:
             yield Running(runtime, controller, http, rest)

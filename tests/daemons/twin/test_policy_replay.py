@@ -25,6 +25,7 @@ from hal.daemons.twin.replay import replay
 from hal.daemons.twin.site_admission import Site
 from hal.daemons.twin.swf import Workload
 from tests.daemons.twin.test_replay import generated
+from tests.examples import examples
 
 MACHINE = 8
 JOBS = st.lists(
@@ -47,7 +48,7 @@ def site(policy: Policy | None = None, order: str = "priority", backfill: Backfi
 
 
 @given(jobs=JOBS, begin=st.integers(1, 60), length=st.integers(1, 60))
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_nothing_runs_in_maintenance(jobs: list[tuple[int, int, int, int, int]], begin: int, length: int) -> None:
     """Both nodes, for a while: whatever may run into it starts afterwards, and everything starts."""
     log, people = workload(jobs)
@@ -61,7 +62,7 @@ def test_nothing_runs_in_maintenance(jobs: list[tuple[int, int, int, int, int]],
 
 
 @pytest.mark.parametrize("backfill", [Backfill.EASY, Backfill.CONSERVATIVE])
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(jobs=JOBS, order=st.sampled_from(["fcfs", "priority"]), reclaim=st.sampled_from(list(Reclaim)))
 def test_every_start_is_within_the_limits(
     backfill: Backfill, jobs: list[tuple[int, int, int, int, int]], order: str, reclaim: Reclaim
@@ -227,7 +228,7 @@ def test_a_plugin_says_who_is_taken_back(preempt: str, leaves: int) -> None:
     assert run.held.end_s[(run.held.job == leaves) & (run.held.begin_s < 100)].tolist() == [105]
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     jobs=JOBS, mode=st.sampled_from(list(PreemptMode)), grace_ms=st.sampled_from([0, 1_500, 30_000]),
     backfill=st.sampled_from([Backfill.EASY, Backfill.TOP_K]),

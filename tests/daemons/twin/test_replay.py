@@ -13,6 +13,7 @@ from hal.daemons.twin.replay import CONFIGS, config_of, replay
 from hal.daemons.twin.swf import Workload
 from hal.daemons.twin.workload import WorkloadSpec, generate
 from tests.daemons.twin.oracle import oracle_starts
+from tests.examples import examples
 
 MACHINE = 8
 GANG_POLICIES = ["fcfs", "easy", "easy-sjbf"]
@@ -73,7 +74,7 @@ def test_top_2_promises_the_third_blocked_job_nothing(policy: str, starts: list[
 
 
 @pytest.mark.parametrize("policy", NAMED)
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(jobs=JOBS, clairvoyant=st.booleans())
 @example(jobs=[(0, 30, 0, 5), (0, 10, 0, 8), (1, 29, 0, 3), (0, 28, 1, 3)], clairvoyant=False)
 def test_the_pool_starts_jobs_when_the_oracle_does(policy: str, jobs: list[Job], clairvoyant: bool) -> None:
@@ -84,7 +85,7 @@ def test_the_pool_starts_jobs_when_the_oracle_does(policy: str, jobs: list[Job],
 
 
 @pytest.mark.parametrize("policy", GANG_POLICIES)
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(jobs=JOBS, clairvoyant=st.booleans())
 def test_gangs_on_single_processor_nodes_start_as_in_the_pool(policy: str, jobs: list[Job], clairvoyant: bool) -> None:
     """Nodes of one processor are as good as a pool; only conservative promises keep to their rows."""
@@ -93,7 +94,7 @@ def test_gangs_on_single_processor_nodes_start_as_in_the_pool(policy: str, jobs:
     assert result.start_s.tolist() == expected(log, MACHINE, policy, clairvoyant)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(jobs=JOBS)
 def test_fcfs_on_nodes_of_two_never_overtakes_and_never_oversubscribes(jobs: list[Job]) -> None:
     """Jobs start in submit order, and gangs never hold more nodes than there are."""
@@ -108,7 +109,7 @@ def test_fcfs_on_nodes_of_two_never_overtakes_and_never_oversubscribes(jobs: lis
         assert log.procs[running].sum() <= 8
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(jobs=JOBS)
 def test_conservative_on_nodes_leaves_nothing_waiting(jobs: list[Job]) -> None:
     """Every job of the log runs, and none before its submit."""
@@ -162,7 +163,7 @@ def test_a_job_lies_on_one_node_or_on_whole_ones(procs: int, shape: tuple[int, i
 
 @pytest.mark.slow
 @pytest.mark.parametrize("policy", NAMED)
-@settings(max_examples=1500)
+@settings(max_examples=examples(1500))
 @given(jobs=JOBS, clairvoyant=st.booleans())
 def test_the_pool_starts_many_more_logs_as_the_oracle_does(policy: str, jobs: list[Job], clairvoyant: bool) -> None:
     """The property above for many times the examples, without the state check."""
@@ -176,7 +177,7 @@ def test_the_pool_starts_many_more_logs_as_the_oracle_does(policy: str, jobs: li
     ("policy", "machine"),
     [(policy, Machine.pool(MACHINE)) for policy in NAMED] + [(policy, Machine(MACHINE, 1)) for policy in GANG_POLICIES],
 )
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(jobs=JOBS, clairvoyant=st.booleans())
 def test_the_state_holds_in_more_logs(policy: str, machine: Machine, jobs: list[Job], clairvoyant: bool) -> None:
     """The state is checked after every cycle, in a pool and on nodes of one processor; the starts are the oracle's."""

@@ -371,7 +371,7 @@ def lives(count: int) -> settings:
     return settings(max_examples=count, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck))
 
 
-PlaneMachine.TestCase.settings = CrowdedMachine.TestCase.settings = lives(12)
+PlaneMachine.TestCase.settings = CrowdedMachine.TestCase.settings = lives(5)
 TestPlaneSafety = PlaneMachine.TestCase
 TestCrowdedPlaneSafety = CrowdedMachine.TestCase
 

@@ -56,6 +56,12 @@ async def _check_connected(address: Address, endpoint: Endpoint | None, event: s
         raise
 
 
+def _plain(uds: str | None = None) -> httpx.AsyncHTTPTransport:
+    """Without TLS. It trusts no authority: to read all those of the machine takes a client longer than its request."""
+    nobody = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    return httpx.AsyncHTTPTransport(uds=uds, verify=nobody, limits=LIMITS, trust_env=False)
+
+
 def _client(transport: httpx.AsyncHTTPTransport, endpoint: Endpoint | None = None) -> httpx.AsyncClient:
     base = endpoint.url if endpoint is not None else "http://localhost"
     return httpx.AsyncClient(transport=transport, base_url=base, trust_env=False)
@@ -133,12 +139,12 @@ class AsyncConnections(AsyncTransport):
             path = self.address.path()
             if path not in self._http:
                 await self._drop()  # a restart has chosen another one
-                self._http[path] = _client(httpx.AsyncHTTPTransport(uds=path, limits=LIMITS, trust_env=False))
+                self._http[path] = _client(_plain(uds=path))
             return self._http[path], {"trace": partial(_check_connected, self.address, None)}
         if not endpoint.tls:
             refuse_plain(self.address, endpoint)
             if endpoint.url not in self._http:
-                self._http[endpoint.url] = _client(httpx.AsyncHTTPTransport(limits=LIMITS, trust_env=False), endpoint)
+                self._http[endpoint.url] = _client(_plain(), endpoint)
             return self._http[endpoint.url], {"trace": partial(_check_connected, self.address, endpoint)}
         from hal.client.addresses.trust import context_for, server_name
 

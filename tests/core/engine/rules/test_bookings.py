@@ -33,6 +33,7 @@ from hal.core.engine.why.explain import explain
 from hal.core.engine.why.probing import Prober
 from hal.core.model.verdict import Reason, Sooner
 from tests.core.engine.clusters import ended, engine, job, places
+from tests.examples import examples
 
 MANY = 1 << 20
 LAST_MS = 600
@@ -174,7 +175,7 @@ class World:
 
 @pytest.mark.parametrize("backfill", list(Backfill))
 @given(jobs=works, booked=bookings, slice_work=st.sampled_from([1, 20, MANY]))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 def test_nothing_runs_into_a_booking_and_nothing_waits_for_ever(
     backfill: Backfill, jobs: list[Work], booked: list[tuple[BookingSpec, int]], slice_work: int
 ) -> None:
@@ -235,7 +236,7 @@ def textbook(jobs: list[tuple[int, int, int, int]], begin: int, end: int, shorte
 
 @pytest.mark.parametrize("backfill", [Backfill.EASY, Backfill.EASY_SJBF])
 @given(rows=pool_works, begin=st.integers(1, 60), length=st.integers(1, 40))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_easy_around_a_booking_of_the_pool_is_what_its_definition_says(
     backfill: Backfill, rows: list[tuple[int, int, int, int]], begin: int, length: int
 ) -> None:

@@ -31,6 +31,7 @@ from hal.core.engine.why.explain import explain
 from hal.core.model.policy import Policy
 from hal.core.model.verdict import Reason
 from tests.core.engine.clusters import ended, engine
+from tests.examples import examples
 
 MANY = 1 << 20
 LAST_MS = 700
@@ -164,7 +165,7 @@ class World:
 
 @pytest.mark.parametrize("backfill", list(Backfill))
 @given(jobs=works, slice_work=st.sampled_from([1, 20, MANY]))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 def test_safety_no_licence_is_overused_and_nothing_starves(
     backfill: Backfill, jobs: list[Work], slice_work: int
 ) -> None:
@@ -211,7 +212,7 @@ bookings = st.lists(
         (BookingSpec("b1", 201, 202, booking="upkeep", maintenance=True, licences={"idl": 1, "matlab": 1}), 0),
     ],
 )  # fmt: skip
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 def test_safety_what_bookings_set_aside_of_a_licence_is_there_when_they_begin(
     backfill: Backfill, jobs: list[Work], inside: list[bool], booked: list[tuple[BookingSpec, int]], slice_work: int
 ) -> None:
@@ -259,7 +260,7 @@ def textbook(jobs: list[tuple[int, int, int, int]]) -> list[int]:
 
 
 @given(rows=pool_works)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_easy_on_a_licence_is_what_its_definition_says(rows: list[tuple[int, int, int, int]]) -> None:
     """Where nodes are plenty, a licence is a pool: the head's promise, what may pass it, what may not."""
     jobs = [

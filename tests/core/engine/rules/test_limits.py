@@ -32,6 +32,7 @@ from hal.core.model.policy import Account, Limit, Policy
 from hal.core.model.resources import Resources
 from hal.core.model.units import Duration
 from tests.core.engine.clusters import Starts
+from tests.examples import examples
 
 HOUR_MS = 3_600_000
 
@@ -236,7 +237,7 @@ class Told:
 
 @pytest.mark.parametrize("backfill", [Backfill.EASY, Backfill.EASY_SJBF, Backfill.CONSERVATIVE])
 @given(data=st.data())
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_no_interleaving_exceeds_a_limit(backfill: Backfill, data: st.DataObject) -> None:
     """Submits, ends, requeues, refusals and changes of policy in any order, in slices of any size: never above it, and
     ledgers equal what a plain count of running attempts says."""

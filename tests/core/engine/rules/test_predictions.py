@@ -17,6 +17,7 @@ from hal.core.engine.events import INF, NodeSpec, RuntimesPredicted
 from hal.core.engine.scheduler import Scheduler
 from hal.core.engine.views import reservations, running
 from tests.core.engine.clusters import Starts, ended, engine, job
+from tests.examples import examples
 
 HOUR_MS = 3_600_000
 MINUTE_MS = 60_000
@@ -104,7 +105,7 @@ def test_a_malformed_signal_changes_nothing(times: list[int]) -> None:
     assert state_digest(state) == before
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(data=st.data())
 def test_predictions_lose_and_double_nothing(data: Any) -> None:
     """Jobs, signals and time in any order: all tables agree, every job starts once, and all of them start."""

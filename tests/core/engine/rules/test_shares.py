@@ -30,6 +30,7 @@ from hal.core.model.policy import Account, Discipline, FairShare, Limit, Policy,
 from hal.core.model.units import Duration
 from tests.core.engine.clusters import Starts, engine
 from tests.core.engine.rules.test_limits import cluster, end, job
+from tests.examples import examples
 
 HOUR_MS = 3_600_000
 
@@ -431,7 +432,7 @@ def test_a_promise_to_another_queue_does_not_let_a_strict_queue_be_overtaken(bac
         max_size=12,
     ),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_a_strict_queue_starts_in_its_order_whatever_others_do(
     backfill: Backfill, slice_work: int, jobs: list[tuple[str, int, str, int, int]]
 ) -> None:

@@ -19,6 +19,7 @@ from hal.core.model.policy import Limit, Policy
 from hal.core.model.resources import Resources
 from hal.core.model.verdict import Reason
 from tests.core.engine.clusters import Starts
+from tests.examples import examples
 
 HOUR_MS = 3_600_000
 NODES = (
@@ -100,7 +101,7 @@ def plain_forecast(state: State, spec: ClassSpec) -> int | None:
     return None
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(jobs=JOBS, backfill=st.sampled_from([Backfill.EASY, Backfill.NONE]), policy=st.booleans())
 def test_position_and_forecast_are_those_of_a_plain_count(
     jobs: list[tuple[int, int, int, int]], backfill: Backfill, policy: bool

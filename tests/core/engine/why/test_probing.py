@@ -25,6 +25,7 @@ from hal.core.model.verdict import Sooner
 from tests.core.engine.clusters import Starts
 from tests.core.engine.rules.test_limits import HOUR_MS, cluster, end, job
 from tests.core.engine.why.test_foresight import JOBS, busy
+from tests.examples import examples
 
 
 def nodes_of(count: int, cpus: int = 4) -> NodesChanged:
@@ -146,7 +147,7 @@ def test_nothing_that_changes_in_place_is_in_both(backfill: Backfill) -> None:
             assert not np.shares_memory(mine, its), name
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     jobs=JOBS,
     backfill=st.sampled_from([Backfill.EASY, Backfill.EASY_SJBF, Backfill.NONE, Backfill.CONSERVATIVE]),
@@ -186,7 +187,7 @@ def test_an_answer_is_the_same_every_time() -> None:
     assert [prober.look(state, number, 0) for number in numbers] == first
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(jobs=JOBS, backfill=st.sampled_from(list(Backfill)), order=st.sampled_from(["fcfs", "priority"]))
 def test_the_forecast_comes_true_when_walltimes_do(
     jobs: list[tuple[int, int, int, int]], backfill: Backfill, order: str

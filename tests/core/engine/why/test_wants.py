@@ -23,6 +23,7 @@ from hal.core.kernels.structures import layout as L
 from hal.core.model.policy import Limit, Policy
 from tests.core.engine.clusters import Starts, engine, job
 from tests.core.engine.why.test_foresight import CLASSES, JOBS, OWNERS, busy, spec_of
+from tests.examples import examples
 
 T = TypeVar("T")
 FCFS = EngineConfig(order="fcfs")
@@ -54,7 +55,7 @@ def in_order(found: Wants) -> list[ClassWants]:
 
 
 @given(JOBS)
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 def test_each_class_counts_what_waits_of_it(jobs: list[tuple[int, int, int, int]]) -> None:
     """Jobs, tasks and users of each class are those of a loop over all that waits."""
     state = busy(jobs, FCFS)
@@ -68,7 +69,7 @@ def test_each_class_counts_what_waits_of_it(jobs: list[tuple[int, int, int, int]
 
 
 @given(JOBS)
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 def test_the_head_of_a_class_is_its_first_job_and_classes_are_in_order_of_their_heads(
     jobs: list[tuple[int, int, int, int]],
 ) -> None:
@@ -83,7 +84,7 @@ def test_the_head_of_a_class_is_its_first_job_and_classes_are_in_order_of_their_
 
 
 @given(JOBS)
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 def test_of_one_user_it_is_what_that_user_has(jobs: list[tuple[int, int, int, int]]) -> None:
     """Each class of which ann has something, with her jobs only."""
     state = busy(jobs, FCFS)
@@ -236,7 +237,7 @@ def test_an_answer_that_is_overtaken_by_starts_and_growth_still_comes(monkeypatc
 
 
 @given(JOBS, st.sampled_from([Backfill.EASY, Backfill.CONSERVATIVE]))
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 def test_reservations_are_those_that_the_engine_keeps(
     jobs: list[tuple[int, int, int, int]], backfill: Backfill
 ) -> None:

@@ -15,6 +15,7 @@ from hal.core.kernels.passes.placing import tightness
 from hal.core.kernels.structures import layout as L
 from hal.core.kernels.structures.jit import kernel
 from hal.core.kernels.structures.memory import address_block, tables
+from tests.examples import examples
 
 ROWS, SHAPES = 4, 5
 
@@ -45,7 +46,7 @@ def _tightness(at: Any, row: int, shape: int, resources: int) -> int:
 @pytest.mark.parametrize("resources", [1, 2, 3])
 @pytest.mark.parametrize("csets", [1, 2])
 @given(data=st.data(), changes=changes)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_kept_counts_equal_counting_anew(
     resources: int, csets: int, data: st.DataObject, changes: list[tuple[bool, int, int]]
 ) -> None:
@@ -95,7 +96,7 @@ def test_kept_counts_equal_counting_anew(
 @given(
     spare=st.lists(st.tuples(st.integers(0, 1000), st.integers(0, 1000), st.integers(0, 50)), min_size=1, max_size=3)
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_best_fit_scores_the_tightest_wanted_resource(spare: list[tuple[int, int, int]]) -> None:
     """One minus the least share that would be left, in millionths, rounded half up; unwanted resources do not count."""
     request = np.array([[asked] for _left, _used, asked in spare], np.int64)

@@ -22,6 +22,7 @@ from hal.core.kernels.structures import layout as L
 from hal.core.kernels.structures.jit import kernel
 from hal.core.kernels.structures.layout import BLOCK, ROOM_BITS
 from hal.core.kernels.structures.memory import tables
+from tests.examples import examples
 
 NODES = 2 * BLOCK + 40
 CAPACITIES = (
@@ -77,7 +78,7 @@ def _promise(at: Any, row: int, place: int) -> None:
 
 @pytest.mark.parametrize("capacities", [CAPACITIES[:1], CAPACITIES])
 @given(steps=steps, seed=st.integers(0, 1 << 20))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_best_rows_are_those_of_looking_at_every_row(
     capacities: tuple[dict[str, int], ...], steps: list[tuple[str, int]], seed: int
 ) -> None:
@@ -120,7 +121,7 @@ def test_best_rows_are_those_of_looking_at_every_row(
 
 
 @given(steps=steps, seed=st.integers(0, 1 << 20))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_first_rows_are_those_of_looking_at_every_row(steps: list[tuple[str, int]], seed: int) -> None:
     """Groups of rows that are passed over as one hold no row that fits, however much is taken in a cycle; what is given
     back, which begins another cycle, is seen."""

@@ -8,12 +8,13 @@ from hypothesis import strategies as st
 
 from hal.core.kernels.passes.candidates import order_candidates, sink_candidate
 from hal.core.kernels.structures.sorting import sort_many, sort_pairs
+from tests.examples import examples
 
 pairs = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 50)), max_size=40)
 
 
 @given(pairs=pairs)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_pairs_are_sorted_as_python_sorts_them(pairs: list[tuple[int, int]]) -> None:
     """Both columns move together."""
     first = np.array([a for a, _b in pairs] + [9], np.int64)
@@ -26,7 +27,7 @@ def test_pairs_are_sorted_as_python_sorts_them(pairs: list[tuple[int, int]]) -> 
     pairs=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 50)), min_size=15, max_size=400),
     shape=st.sampled_from(["mixed", "rising", "falling", "there and back"]),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_many_pairs_are_sorted_as_python_sorts_them(pairs: list[tuple[int, int]], shape: str) -> None:
     """Also what is in order already, or against it, which is bad for pivots."""
     if shape != "mixed":
@@ -58,7 +59,7 @@ def test_bad_pivots_end_in_a_heap() -> None:
 
 
 @given(items=st.lists(st.tuples(st.integers(0, 1), st.integers(-3, 3), st.integers(0, 9)), min_size=1, max_size=40))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_a_heap_hands_out_lane_then_key_then_job(items: list[tuple[int, int, int]]) -> None:
     """Popping everything gives the sorted order."""
     heap = np.array([[*item, k] for k, item in enumerate(items)], np.int64)

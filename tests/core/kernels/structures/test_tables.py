@@ -7,12 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hal.core.kernels.structures.slots import drop_hashed, find_one, find_two, give_slot, put_hashed, rehash, take_slot
+from tests.examples import examples
 
 ROOM = 16
 
 
 @given(edits=st.lists(st.tuples(st.integers(0, 11), st.integers(0, 1)), max_size=80))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_an_index_is_a_dict(edits: list[tuple[int, int]]) -> None:
     """An edit of an id enters it or drops it; every id is found where it is and nowhere else; rehash keeps all."""
     table = np.zeros((2 * ROOM, 2), np.int64)

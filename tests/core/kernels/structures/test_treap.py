@@ -17,6 +17,7 @@ from hal.core.kernels.structures.treap import (
     tree_remove,
     tree_seek,
 )
+from tests.examples import examples
 
 SLOTS = 24
 
@@ -29,7 +30,7 @@ seeks = st.lists(
 
 
 @given(edits=edits, seeks=seeks)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_a_treap_is_a_sorted_list(
     edits: list[tuple[int, int, int, int]], seeks: list[tuple[int, int, int, int]]
 ) -> None:
@@ -81,7 +82,7 @@ def test_nothing_is_built_of_nothing() -> None:
 
 
 @given(a=st.integers(0, 1 << 60), b=st.integers(0, 1 << 40))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_mix_is_31_bits_of_the_same_arithmetic(a: int, b: int) -> None:
     """The compiled mix equals Python's unbounded integers: nothing overflows."""
     x = (a ^ (a >> 31) ^ ((b & 0xFFFFFFF) * 40503)) & 0x7FFFFFFF

@@ -22,6 +22,7 @@ from hal.core.kernels.structures.treap import (
     tree_remove,
     tree_seek,
 )
+from tests.examples import examples
 
 SLOTS = 16
 Ints = NDArray[np.int64]
@@ -54,7 +55,7 @@ def in_order(tree: Ints, root: int) -> list[int]:
 
 
 @given(slots=st.permutations(range(SLOTS)))
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_nodes_built_in_any_order_make_the_tree_of_inserting_them(slots: list[int]) -> None:
     """Those out of order are inserted afterwards."""
     tree, path = filled()
@@ -64,7 +65,7 @@ def test_nodes_built_in_any_order_make_the_tree_of_inserting_them(slots: list[in
 
 
 @given(slots=st.permutations(range(SLOTS)), gone=st.integers(1, SLOTS))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_what_is_left_after_removals_is_the_tree_of_what_is_left(slots: list[int], gone: int) -> None:
     """Heap order and least walltimes are kept on both sides of the gap."""
     tree, root = inserted(slots)
@@ -77,7 +78,7 @@ def test_what_is_left_after_removals_is_the_tree_of_what_is_left(slots: list[int
 
 
 @given(slots=st.permutations(range(SLOTS)))
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_a_tree_is_in_order_and_a_heap(slots: list[int]) -> None:
     """Left before right; no child's random number is above its parent's."""
     tree, root = inserted(slots)
@@ -100,7 +101,7 @@ def test_nodes_with_equal_random_numbers_are_in_order_all_the_same() -> None:
 
 
 @given(slots=st.permutations(range(SLOTS)))
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 def test_a_left_spine_is_where_a_walk_in_order_begins(slots: list[int]) -> None:
     """The last of it is the first node; each stands left of the one before."""
     tree, root = inserted(slots)

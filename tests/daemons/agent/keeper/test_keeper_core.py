@@ -29,6 +29,7 @@ from hal.wire.frames.agent_keeper import (
 from hal.wire.frames.hello import Goodbye, Hello, Welcome
 from hal.wire.roles import Role
 from tests.daemons.agent.keeper.in_memory import Bench, MemoryJournal
+from tests.examples import examples
 
 ONE, TWO = StepId(1, 0, 1, 0), StepId(2, 0, 1, 0)
 LIMITED = StepTemplate(command=("x",), walltime_ms=10_000, signal="USR1", signal_before_ms=3_000, grace_ms=2_000)
@@ -385,7 +386,7 @@ ACTIONS = st.tuples(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.lists(ACTIONS, max_size=40))
 def test_safety_a_restarted_keeper_remembers_what_the_dead_one_held(actions: list[tuple[str, StepId]]) -> None:
     """After any sequence, full disks included: each step is known to the next keeper exactly as far as it had come.

@@ -22,6 +22,7 @@ from tests.daemons.agent.keeper.driving import Keeper
 from tests.daemons.agent.keeper.in_memory import Bench, MemoryJournal
 from tests.daemons.controller.nodes.lies import COMMANDS, about
 from tests.daemons.controller.nodes.lying_node import raw
+from tests.examples import examples
 
 LIVE, NEXT = StepId(1, 0, 1, 0), StepId(9, 0, 1, 0)
 
@@ -36,7 +37,7 @@ def told(bench: Bench, frame: dict[str, Any]) -> None:
         bench.send(one)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.lists(COMMANDS, min_size=1, max_size=4))
 def test_safety_no_command_about_a_live_step_breaks_the_keeper(frames: list[dict[str, Any]]) -> None:
     """(H2) Afterwards it still takes a start of its leader, and its journal can be read."""

@@ -29,6 +29,7 @@ from hal.wire.frames.hello import Goodbye, Welcome
 from tests.daemons.controller.nodes.lies import REPORTS, about
 from tests.daemons.controller.nodes.lying_node import LyingNode, exit_of, raw
 from tests.daemons.controller.running import Running, on_controller, running
+from tests.examples import examples
 
 SLEEP = {"command": ["sleep"]}
 TRUE = {"command": ["exit", "0"]}
@@ -352,7 +353,7 @@ def living(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Living]:
 LIES = st.lists(REPORTS, min_size=1, max_size=3)
 
 
-@settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(15), suppress_health_check=[HealthCheck.too_slow])
 @given(LIES)
 def test_safety_whatever_is_said_of_a_live_step_harms_nobody_else(living: Living, frames: list[dict[str, Any]]) -> None:
     """(H2) Boundary integers in every field of every report about a step that lives."""
@@ -361,7 +362,7 @@ def test_safety_whatever_is_said_of_a_live_step_harms_nobody_else(living: Living
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.too_slow])
 @given(LIES)
 def test_safety_whatever_is_said_of_a_live_step_harms_nobody_else_many(
     living: Living, frames: list[dict[str, Any]]

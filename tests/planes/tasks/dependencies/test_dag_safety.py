@@ -14,6 +14,7 @@ from hal.core.model.policy import Policy
 from hal.planes.tasks import Arrival, TaskPlane, check_table
 from hal.store import Group, MemoryDatabase, Store
 from hal.wire.frames.agent_keeper import ExitCause, StepExit, Usage
+from tests.examples import examples
 from tests.planes.tasks.pending_model import PendingModel
 from tests.planes.tasks.small_plane import BY
 
@@ -193,7 +194,7 @@ def test_a_job_that_is_held_as_a_whole_stays_held_when_its_tasks_could_go() -> N
 
 
 @given(workflows(), st.randoms(use_true_random=False))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_safety_a_workflow_ends_as_its_dependencies_say(jobs: list[dict[str, Any]], order: random.Random) -> None:
     """Whatever the order of starts and ends, and wherever the controller starts anew."""
     assert run(jobs, order) == Evaluator(jobs).ends
@@ -201,7 +202,7 @@ def test_safety_a_workflow_ends_as_its_dependencies_say(jobs: list[dict[str, Any
 
 @pytest.mark.slow
 @given(workflows(), st.randoms(use_true_random=False))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 def test_safety_many_workflows_end_as_their_dependencies_say(jobs: list[dict[str, Any]], order: random.Random) -> None:
     """The same with more of them."""
     assert run(jobs, order) == Evaluator(jobs).ends

@@ -15,6 +15,7 @@ from hal.planes.tasks.live.task_ranges import take
 from hal.planes.tasks.live.task_sets import TaskSet, added, complement, merged, removed, within
 from hal.planes.tasks.slices import finished
 from hal.planes.tasks.table.worklist import TasksChanged
+from tests.examples import examples
 from tests.planes.tasks.small_plane import BY, SmallPlane
 
 
@@ -340,7 +341,7 @@ def _members(task_set: TaskSet) -> set[int]:
 
 
 @given(st.lists(st.tuples(st.booleans(), ranges), max_size=12), ranges)
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_runs_agree_with_sets(steps: list[tuple[bool, tuple[int, int]]], window: tuple[int, int]) -> None:
     """Any order of adding and removing gives what a set gives, in one form."""
     task_set: TaskSet = ()

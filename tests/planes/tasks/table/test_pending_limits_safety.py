@@ -241,7 +241,7 @@ def lives(count: int) -> settings:
     return settings(max_examples=count, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck))
 
 
-WaitingMachine.TestCase.settings = lives(16)
+WaitingMachine.TestCase.settings = lives(6)
 TestWaitingSafety = WaitingMachine.TestCase
 
 
