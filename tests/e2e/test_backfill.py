@@ -12,9 +12,9 @@ from tests.e2e.conftest import DEADLINE_S, Gate, LiveHal
 @pytest.mark.parametrize(
     ("engine", "passes_the_second"),
     [
-        ('backfill = "easy"', True),
         ('backfill = "top-k"\nreservations = 2', False),
-        ('backfill = "conservative"', False),
+        pytest.param('backfill = "easy"', True, marks=pytest.mark.slow),
+        pytest.param('backfill = "conservative"', False, marks=pytest.mark.slow),
     ],
 )
 def test_a_job_passes_those_that_are_promised_nothing(

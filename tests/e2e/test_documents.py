@@ -56,6 +56,7 @@ def test_the_commands_of_the_manual_work(own_hal: LiveHal, tmp_path: Path) -> No
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="the page shows curl")
+@pytest.mark.slow
 def test_a_daemon_of_its_own_works_beside_hal(shared_hal: LiveHal, tmp_path: Path) -> None:
     """docs/daemons.md: the shelf is started as a process, keeps what is sent, and ends when it is asked to."""
     (tmp_path / "bin").mkdir()
@@ -66,6 +67,7 @@ def test_a_daemon_of_its_own_works_beside_hal(shared_hal: LiveHal, tmp_path: Pat
     assert "/v1/items/{name}" in json.loads((tmp_path / "shelf.json").read_text())["paths"]
 
 
+@pytest.mark.slow
 def test_the_example_of_dependencies_works(shared_hal: LiveHal, tmp_path: Path) -> None:
     """The page's story: why a job waits, why it is held, and an array that follows another one."""
     out = run_page("docs/dependencies-of-jobs.md", shared_hal, tmp_path)
@@ -81,6 +83,7 @@ def test_the_example_of_sandboxes_works(shared_hal: LiveHal, tmp_path: Path) -> 
     assert out.split("\n")[:3] == ["mine", "nothing else can be changed", "1"]
 
 
+@pytest.mark.slow
 def test_the_example_of_renting_works(shared_hal: LiveHal, tmp_path: Path) -> None:
     """The page's story: refused without an offer, waiting with one, waiting on when it is gone."""
     out = run_page("docs/renting.md", shared_hal, tmp_path)
@@ -131,6 +134,7 @@ def test_the_example_of_nodes_works(own_hal: LiveHal, tmp_path: Path) -> None:
     assert re.search(r"n1 +up", after.splitlines()[-2])
 
 
+@pytest.mark.slow
 def test_the_example_of_advice_works(shared_hal: LiveHal, tmp_path: Path) -> None:
     """The page's story: a table from a file, one key changed, listed, shown, removed."""
     out = run_page("docs/advice.md", shared_hal, tmp_path).splitlines()

@@ -13,6 +13,7 @@ from hal.core.model.policy_change import Do, Kind, Operation
 from tests.e2e.conftest import LiveHal
 
 
+@pytest.mark.slow
 def test_a_policy_is_changed_tried_and_put_back(own_hal: LiveHal) -> None:
     """A queue that is added takes a job; a dry run changes nothing; the old version is put back."""
     client = own_hal.up("--cpus", "1").client()

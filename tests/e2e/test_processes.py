@@ -55,16 +55,6 @@ def test_another_shape_is_refused_while_it_runs(own_hal: LiveHal) -> None:
     assert (ran.code, "hal down" in ran.err) == (6, True)
 
 
-@pytest.mark.parametrize(
-    "args",
-    [("--nodes", "-1"), ("--nodes", "65"), ("--cpus", "0"), ("--memory", "x"), ("--tcp", "h:"), ("--name", "../x")],
-)
-def test_bad_options_of_up_start_nothing(args: tuple[str, ...], own_hal: LiveHal) -> None:
-    """Exit code 2."""
-    assert own_hal.run("up", *args).code == 2
-    assert running(own_hal.home.controller_pid) is None
-
-
 def test_a_start_that_fails_shows_why_and_leaves_nothing(own_hal: LiveHal) -> None:
     """The store's place is taken by a directory."""
     own_hal.home.create()

@@ -56,7 +56,7 @@ def world(seed: int) -> Iterator[VirtualWorld]:
         yield made
 
 
-@seeds(fast=2, low=6, high=25)
+@seeds(fast=2, low=6, high=10)
 def test_no_limit_is_exceeded_whatever_dies(world: VirtualWorld) -> None:
     """More work than the limits let through; controllers, agents and keepers are killed, stopped, and cannot commit."""
     system = System(world, config=Config(policy=POLICY))
