@@ -43,7 +43,7 @@ test: kernels lint ## lint, types, import contracts, generated files, all fast t
 	$(PY) -m pytest -n 2 -m "not slow and not soak and not attack"
 
 # What `make test` leaves out. It tries a third of the examples of each property test (tests/examples.py), these try all.
-test-all $(PLANE_TARGETS): export HYPOTHESIS_PROFILE ?= ci
+test-all $(PLANE_TARGETS) test-%: export HYPOTHESIS_PROFILE ?= ci
 
 test-all: kernels ## what `make test` leaves out: slow tests; all examples, with array bounds checked (15 minutes more)
 	$(PY) -m pytest -n 2 -m "slow or attack" --timeout 900
@@ -57,8 +57,12 @@ test-attacks: kernels ## hostile strangers, users, jobs and nodes against a real
 $(PLANE_TARGETS): test-%: kernels
 	$(PY) -m pytest -n 2 -m "not soak" --timeout 900 tests/planes/$*
 
-test-%: ## all tests of one plane (a directory of tests/planes), slow ones too: test-tasks, test-joining
-	@echo "no tests/planes/$*; planes: $(PLANES)" >&2; exit 2
+# Any other word: the files of tests whose path holds it.
+test-%: ## all tests of one plane, or with that word in their path, slow ones too: test-tasks, test-gate, test-blobs
+	@test "$$(find tests -name 'test_*.py' -path '*$**')" || \
+		{ echo "no tests/planes/$*, and no tests/**/*$**; planes: $(PLANES)" >&2; exit 2; }
+	@$(MAKE) --no-print-directory kernels
+	$(PY) -m pytest -n 2 -m "not soak" --timeout 900 $$(find tests -name 'test_*.py' -path '*$**')
 
 soak: kernels ## tests without a time limit: random crashes for hours; stop with Ctrl-C
 	$(PY) -m pytest -m soak --timeout 0 -s

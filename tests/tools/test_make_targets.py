@@ -1,4 +1,4 @@
-"""`make test-PLANE`: each directory of tests/planes has its target, and no other name passes as tested."""
+"""`make test-PLANE`: each directory of tests/planes has its target, other words find files, no typing error passes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,15 @@ def test_a_name_that_is_no_plane_fails_and_says_which_there_are() -> None:
     """A typing error must not look like tests that passed."""
     ran = make("test-nosuchplane")
     assert (ran.returncode, ran.stdout) == (2, "")
-    assert ran.stderr.startswith(f"no tests/planes/nosuchplane; planes: {' '.join(PLANES)}\n")
+    assert ran.stderr.startswith(
+        f"no tests/planes/nosuchplane, and no tests/**/*nosuchplane*; planes: {' '.join(PLANES)}\n"
+    )
+
+
+def test_a_word_that_is_in_paths_of_tests_runs_those() -> None:
+    """What attaches to the spine has its tests beside what it attaches to: `make test-gate` finds them."""
+    ran = make("-n", "test-test_make_targets")
+    assert "-path '*test_make_targets*'" in ran.stdout.splitlines()[-1]
 
 
 def test_the_name_of_another_target_is_no_plane() -> None:
