@@ -155,7 +155,7 @@ def test_unknown_keys_do_not_have_the_provider_asked_again_and_again(tmp_path: P
     ("jwks", "why"),
     [
         ("huge", "is longer than"),
-        ("slow", "did not answer within"),
+        pytest.param("slow", "did not answer within", marks=pytest.mark.slow),
         ("broken", "status 500"),
         ("redirect", "status 302"),
     ],
@@ -169,6 +169,7 @@ def test_a_provider_that_does_not_answer_as_it_should_is_said_to(
         believed(tmp_path, provider, provider.token())
 
 
+@pytest.mark.slow
 def test_a_provider_that_is_slow_holds_up_nobody_else(
     tmp_path: Path, provider: Provider, monkeypatch: pytest.MonkeyPatch
 ) -> None:

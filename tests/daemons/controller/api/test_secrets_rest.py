@@ -203,9 +203,11 @@ def test_what_is_no_secret_is_refused(hal_home: Path, name: str, value: bytes) -
     on_controller(hal_home, body)
 
 
-def test_a_user_has_a_bounded_number_of_secrets(hal_home: Path) -> None:
+def test_a_user_has_a_bounded_number_of_secrets(hal_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hal.daemons.controller.service.access.secrets.MAX_OF_ONE_OWNER", 3)
+
     async def body(hal: Running) -> None:
-        for number in range(100):
+        for number in range(3):
             assert (await hal.http.put(f"/v1/secrets/s{number}", json=BODY)).status_code == 200
         assert (await hal.http.put("/v1/secrets/one-more", json=BODY)).status_code == 503
         assert (await hal.http.put("/v1/secrets/s1", json=BODY)).status_code == 200
