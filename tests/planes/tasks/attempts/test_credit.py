@@ -247,3 +247,20 @@ def test_the_successor_of_a_task_that_is_evicted_by_cancelling_it_waits_again_an
     ]
     assert noted == [{"id": f"{job}.3.1", "mode": "requeue", "by": BY.user, "reason": "too slow"}]
     assert plane.live(job).active[3].stopping == PREEMPTED
+
+
+def test_an_eviction_is_told_before_the_end_of_what_was_evicted() -> None:
+    """One report has the exit of 2, which was evicted, and that of its successor, which is evicted for it."""
+    plane = credit_plane()
+    job = after_two(plane, 5)
+    plane.start((job, 2), credit=True)
+    plane.plane.evict(job, 2, Evict(reason="too slow"), BY, plane.now_ms)
+    plane.commit()
+    plane.plane.record_exits("n1", [exit_of(plane, job, 2, next_task=3), exit_of(plane, job, 3)], plane.now_ms)
+    told = [
+        event.kind
+        for operation in plane.commit().operations
+        if isinstance(operation, AppendEvents)
+        for event in operation.events
+    ]
+    assert told.index(EventKind.ATTEMPTS_PREEMPTED) < told.index(EventKind.ATTEMPTS_ENDED)

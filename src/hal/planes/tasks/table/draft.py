@@ -156,7 +156,7 @@ class Draft:
             note.facts.update(facts)
 
     def events(self, now_ms: int) -> list[NewEvent]:
-        """The events for the feed, in the order in which they began; the start of an attempt comes before its end.
+        """The events for the feed, in the order in which they began; what happened to an attempt comes before its end.
 
         A block of ends may have begun before a block of starts and still have got the ends of those that started.
         """
@@ -176,7 +176,9 @@ class Draft:
         ]
 
 
-_TOLD_BEFORE_ENDS = frozenset({EventKind.ATTEMPTS_STARTED, EventKind.ATTEMPTS_GATED, EventKind.STARTS_REFUSED})
+_TOLD_BEFORE_ENDS = frozenset(
+    {EventKind.ATTEMPTS_STARTED, EventKind.ATTEMPTS_GATED, EventKind.ATTEMPTS_PREEMPTED, EventKind.STARTS_REFUSED}
+)
 """Their attempts were allocated by an earlier commit, so they may go to the front of this one."""
 
 _LISTS = {
