@@ -60,7 +60,7 @@ ALICE: Final = Submitter("alice")
 def some_work(world: VirtualWorld, *, gates: bool = False, evicted: bool = False) -> list[Wanted]:
     """Seeded jobs, most of which run again elsewhere when their node is lost; with gates, short tasks too."""
     rng = world.rng("lost")
-    kinds = KINDS + gates * ("swarm",) + evicted * ("swarm", "stubborn")
+    kinds = KINDS + gates * ("swarm",) + evicted * ("stubborn",)
     wanted = some_jobs(world.rng("jobs"), JOBS, kinds)
     choices = (OnNodeLost.REQUEUE, OnNodeLost.REQUEUE, OnNodeLost.WAIT, None)
     wanted = [one._replace(spec=replace(one.spec, on_node_lost=rng.choice(choices))) for one in wanted]
