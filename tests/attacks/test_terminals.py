@@ -124,6 +124,18 @@ COMMANDS: Final[dict[str, tuple[list[str], ...]]] = {
     "logout": ([],),
     "whoami": ([], ["--rights"]),
     "audit": ([], ["-f"], ["--user", EVIL]),
+    "audit head": ([],),
+    "audit verify": ([], [f"/proc/{EVIL}"], ["--head", EVIL]),
+    "access show": ([], ["--user", EVIL]),
+    "account limit": (["x", "y", "--running", "1"], [EVIL, EVIL, "--running", "1"]),
+    "queue close": (["x"], [EVIL]),
+    "queue drain": (["x"], [EVIL]),
+    "queue open": (["x"], [EVIL]),
+    "security check": ([], ["--home", f"/proc/{EVIL}"]),
+    "secret list": ([],),
+    "secret remove": (["x"], [EVIL]),
+    "secret rotate-key": ([],),
+    "secret set": (["x", "--from-file", "/etc/hostname"], [EVIL, "--from-file", f"/proc/{EVIL}"]),
     "api-token create": (["x"], [EVIL]),
     "api-token list": ([],),
     "api-token revoke": (["x"], [EVIL]),
@@ -144,6 +156,8 @@ def every_command() -> list[str]:
         if not isinstance(found, click.Group):
             yield " ".join(name)
             return
+        if found.invoke_without_command and name:
+            yield " ".join(name)
         for one in found.list_commands(context):
             inner = found.get_command(context, one)
             assert inner is not None
@@ -152,8 +166,10 @@ def every_command() -> list[str]:
     return list(below(root, (), click.Context(root)))
 
 
-def evil_value(schema: Mapping[str, Any], name: str = "", depth: int = 0) -> Any:
+def evil_value(schema: Mapping[str, Any] | bool, name: str = "", depth: int = 0) -> Any:
     """A value of that schema with an escape sequence wherever it allows a text."""
+    if isinstance(schema, bool):
+        return EVIL
     if "$ref" in schema:
         return evil_value(SPEC["components"]["schemas"][schema["$ref"].rpartition("/")[2]], name, depth)
     if name == "spec":
