@@ -49,7 +49,7 @@ def counts(state: State) -> list[list[int]]:
 def test_counts_of_touched_nodes_are_those_of_counting_everything(seed: int) -> None:
     """Nodes join, leave, close, open, change size and labels, one or two in an event, in any order."""
     state, r = crowded(), Random(seed)
-    held = {name for name in state.nodes.by_name if state.nodes.rows[state.nodes.by_name[name], L.W_PIECES]}
+    held = {name for name in state.nodes.by_name if state.nodes.rows[state.nodes.by_name[name], L.N_PIECES]}
     for number in range(30):
         name = r.choice(sorted(state.nodes.by_name))
         removed: tuple[str, ...] = (name,) if r.random() < 0.3 and name not in held else ()

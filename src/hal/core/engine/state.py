@@ -279,15 +279,15 @@ class State(ScalarTables):
         self.counts[L.COUNT_REACH] += 1
         some = np.unique(np.asarray(rows, np.int64))
         for flag, count, into, of in (
-            (L.W_STALE, L.COUNT_STALE, self.timelines.stale, self.counts),
-            (L.W_FREED, L.M_FREED, self.work.freed, self.meta),
+            (L.N_STALE, L.COUNT_STALE, self.timelines.stale, self.counts),
+            (L.N_FREED, L.M_FREED, self.work.freed, self.meta),
         ):
             fresh = some[self.nodes.rows[some, flag] == 0]
             at = int(of[count])
             into[at : at + fresh.shape[0]] = fresh
             of[count] += fresh.shape[0]
-        self.nodes.rows[some, L.W_STALE] = 1
-        self.nodes.rows[some, L.W_FREED] = self.nodes.rows[some, L.W_EVENT] = self.meta[L.M_EPOCH] + 1
+        self.nodes.rows[some, L.N_STALE] = 1
+        self.nodes.rows[some, L.N_FREED] = self.nodes.rows[some, L.N_EVENT] = self.meta[L.M_EPOCH] + 1
 
     def use_time_index(self) -> None:
         """Make room in the index by planned time (a change of policy to EASY-SJBF)."""
@@ -372,7 +372,7 @@ class State(ScalarTables):
             self.ticks[L.TICK_LISTED] = -1
         if "spare" in remade:
             self.allocation.clear(FOLLOWING_NODES)
-            self.nodes.rows[:, L.W_UNREADY] = 0
+            self.nodes.rows[:, L.N_UNREADY] = 0
             self.ticks[L.TICK_UNREADY] = 0
             self.note_new_nodes()
         if "best" in remade:

@@ -221,7 +221,7 @@ def known_keys(state: State, kinds: Iterable[str]) -> dict[str, int]:
 def _slots_known(state: State, space: KeySpace) -> Ints:
     """Slots of the names of a key space that name something; -1 where no kind has the name."""
     if space is KeySpace.NODES:
-        here = state.nodes.rows[: len(state.nodes.names), L.W_STATE] != L.NODE_GONE
+        here = state.nodes.rows[: len(state.nodes.names), L.N_STATE] != L.NODE_GONE
         slots: Ints = _slots_of_nodes(state)[here]
         return slots
     name = _OWNER_NAMES[space]
@@ -257,7 +257,7 @@ class Cluster:
     def capacity(self) -> Ints:
         """Shape (R,): what the nodes that are up have together."""
         rows = len(self._state.nodes.names)
-        up = self._state.nodes.rows[:rows, L.W_STATE] == L.NODE_UP
+        up = self._state.nodes.rows[:rows, L.N_STATE] == L.NODE_UP
         total: Ints = self._state.nodes.capacity[:rows][up].sum(axis=0)[: len(self._state.nodes.resources)]
         return total
 
@@ -282,7 +282,7 @@ def node_view(state: State, some: Ints | None = None, reads: Kinds = ()) -> Node
         resources=tuple(state.nodes.resources),
         free=np.ascontiguousarray(state.nodes.free[rows].T, np.float32),
         capacity=np.ascontiguousarray(state.nodes.capacity[rows].T, np.float32),
-        up=state.nodes.rows[rows, L.W_STATE] == L.NODE_UP,
+        up=state.nodes.rows[rows, L.N_STATE] == L.NODE_UP,
         labels=Labels(labels),
         advice={kind: column[rows] for kind, column in advice_on_nodes(state, reads).items()},
     )
@@ -353,7 +353,7 @@ def rows_of_run(state: State, run: int) -> list[int]:
 def runs_of_row(state: State, row: int) -> list[int]:
     """The running attempts that hold a row, the latest first (`run` as in `running`)."""
     runs = []
-    piece = int(state.nodes.rows[row, L.W_ATTEMPTS]) - 1
+    piece = int(state.nodes.rows[row, L.N_ATTEMPTS]) - 1
     while piece >= 0:
         runs.append(int(state.work.pieces[piece, L.P_RUN]))
         piece = int(state.work.pieces[piece, L.P_ON_ROW]) - 1
@@ -448,7 +448,7 @@ def share_rows(state: State) -> list[ShareRow]:
     shrunk = 2.0 ** -((state.clock_ms - int(state.meta[L.M_SHARE_ZERO])) / max(int(state.meta[L.M_HALF_LIFE]), 1))
     out = []
     for path, node in sorted(state.accounts.node_ids.items()):
-        parent = max(int(nodes[node, L.N_PARENT]), 0)
+        parent = max(int(nodes[node, L.SHARE_PARENT]), 0)
         weights = float(use[parent, L.F_WEIGHTS])
         units = float(use[parent, L.F_SUM] if node else use[0, L.F_USE])  # the root has no siblings
         is_user = bool(path) and path[-1].startswith("\0")

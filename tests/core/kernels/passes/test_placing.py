@@ -113,7 +113,7 @@ def test_best_rows_are_those_of_looking_at_every_row(
             held = held[len(held) // 2 :]
         if what == "promise":
             row = int(draw.integers(0, NODES))
-            if state.nodes.rows[row, L.W_RESERVED] < 0:
+            if state.nodes.rows[row, L.N_RESERVED] < 0:
                 promised[count, : L.Q_EXTRA] = row, int(draw.integers(0, 2))
                 promised[count, L.Q_EXTRA :] = state.nodes.free[row] - state.catalogue.request[:, shape]
                 _promise(state.at, row, count)
@@ -168,7 +168,7 @@ def exact(state: State, promises: Any, promised: Any, shape: int, nodes: int, en
         if not fits(state, row, shape):
             continue
         tier = 1
-        place = int(state.nodes.rows[row, L.W_RESERVED])
+        place = int(state.nodes.rows[row, L.N_RESERVED])
         if place >= 0:
             promise = promises[promised[place, L.Q_RESERVATION]]
             if promise[L.V_KIND] == L.KIND_RESERVED and end <= promise[L.V_START]:

@@ -67,11 +67,11 @@ def _takes_something(state: State, event: NodesChanged) -> bool:
     """Whether a node that was up is not any more, or not all that it was: work may have been promised a part of it."""
     nodes = state.nodes
     for name in event.removed:
-        if nodes.rows[nodes.by_name[name], L.W_STATE] == L.NODE_UP:
+        if nodes.rows[nodes.by_name[name], L.N_STATE] == L.NODE_UP:
             return True
     for node in event.nodes:
         row = nodes.by_name.get(node.name, -1)
-        if row < 0 or nodes.rows[row, L.W_STATE] != L.NODE_UP:
+        if row < 0 or nodes.rows[row, L.N_STATE] != L.NODE_UP:
             continue
         had = zip(nodes.resources, nodes.capacity[row].tolist(), strict=False)
         if (
@@ -89,7 +89,7 @@ def take_offers(state: State, event: NodesOffered) -> None:
 
 def _remove_node(state: State, name: str) -> int:
     row = state.nodes.by_name.pop(name)
-    state.nodes.rows[row, L.W_STATE] = L.NODE_GONE
+    state.nodes.rows[row, L.N_STATE] = L.NODE_GONE
     state.nodes.labels[row] = {}
     state.plugins.forget_node(row)
     state.nodes.free[row] -= state.nodes.capacity[row]
@@ -111,7 +111,7 @@ def _put_node(state: State, node: NodeSpec) -> int:
     state.nodes.free[row] = state.nodes.capacity[row] - used
     state.nodes.labels[row] = dict(node.labels)
     state.nodes.health[row] = str(node.health)
-    state.nodes.rows[row, L.W_STATE] = L.NODE_UP if node.health is Health.UP else L.NODE_CLOSED
+    state.nodes.rows[row, L.N_STATE] = L.NODE_UP if node.health is Health.UP else L.NODE_CLOSED
     return row
 
 
@@ -121,7 +121,7 @@ def _free_node(state: State) -> int:
     if len(state.nodes.by_name) < rows:
         taken = set(state.nodes.by_name.values())
         for row in range(rows):
-            if row not in taken and state.nodes.rows[row, L.W_PIECES] == 0:
+            if row not in taken and state.nodes.rows[row, L.N_PIECES] == 0:
                 return row
     state.nodes.names.append("")
     state.nodes.labels.append({})

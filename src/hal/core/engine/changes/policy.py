@@ -87,7 +87,7 @@ def change_config(state: State, event: ConfigChanged) -> None:
     if keys_of_runs.shape[0]:
         state.work.runs[live, L.R_KEY] = keys_of_runs
     for place in range(int(state.meta[L.M_RESERVED])):
-        state.nodes.rows[state.work.reserved[place, L.Q_NODE], L.W_RESERVED] = -1
+        state.nodes.rows[state.work.reserved[place, L.Q_NODE], L.N_RESERVED] = -1
     state.meta[L.M_RESERVATIONS] = 0
     state.meta[L.M_RESERVED] = 0
     state.use_time_index()

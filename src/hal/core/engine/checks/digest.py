@@ -37,7 +37,7 @@ def state_digest(state: State) -> str:
         add(
             row,
             name,
-            int(state.nodes.rows[row, L.W_STATE]),
+            int(state.nodes.rows[row, L.N_STATE]),
             sorted(amounts.items()),
             sorted(state.nodes.labels[row].items()),
         )

@@ -106,9 +106,9 @@ def _check_amounts(state: State) -> None:
         "free is not capacity less what runs",
     )
     counted = np.bincount(np.array(held, np.int64), minlength=rows)
-    _require(bool((state.nodes.rows[:rows, L.W_PIECES] == counted).all()), "the count of attempts on a row is wrong")
+    _require(bool((state.nodes.rows[:rows, L.N_PIECES] == counted).all()), "the count of attempts on a row is wrong")
     there = []
-    for row, piece in enumerate((state.nodes.rows[:rows, L.W_ATTEMPTS] - 1).tolist()):
+    for row, piece in enumerate((state.nodes.rows[:rows, L.N_ATTEMPTS] - 1).tolist()):
         while piece >= 0:
             there.append((row, pieces[piece][L.P_RUN]))
             piece = pieces[piece][L.P_ON_ROW] - 1
@@ -259,7 +259,7 @@ def _admitted(state: State, spec: ClassSpec, shape: int, alike: list[list[int]])
     rows = len(state.nodes.names)
     if state.plugins.filters:
         return np.asarray(state.nodes.allowed[state.catalogue.shapes[shape, L.S_CSET], :rows] != 0)
-    admitted = np.asarray(state.nodes.rows[:rows, L.W_STATE] == L.NODE_UP)
+    admitted = np.asarray(state.nodes.rows[:rows, L.N_STATE] == L.NODE_UP)
     for group in alike if spec.constraints else ():
         if not all(requirement.holds(state.nodes.labels[group[0]]) for requirement in spec.constraints):
             admitted[group] = False
@@ -302,7 +302,7 @@ def _check_reservations(state: State) -> None:
     if state.meta[L.M_BACKFILL] != L.BACKFILL_CONSERVATIVE:
         reserved = state.work.reserved[: int(state.meta[L.M_RESERVED]), L.Q_NODE].tolist()
         _require(len(set(reserved)) == len(reserved), "a node is reserved twice")
-        marked = np.flatnonzero(state.nodes.rows[:, L.W_RESERVED] >= 0).tolist()
+        marked = np.flatnonzero(state.nodes.rows[:, L.N_RESERVED] >= 0).tolist()
         _require(sorted(reserved) == marked, "nodes do not know who has them reserved")
 
 
@@ -312,15 +312,15 @@ def _check_timelines(state: State) -> None:
     if state.counts[L.COUNT_COLD]:
         return
     _require(
-        sorted(stale) == np.flatnonzero(state.nodes.rows[:, L.W_STALE]).tolist(), "rows do not know that they are stale"
+        sorted(stale) == np.flatnonzero(state.nodes.rows[:, L.N_STALE]).tolist(), "rows do not know that they are stale"
     )
     freed = state.work.freed[: int(state.meta[L.M_FREED])].tolist()
     _require(
-        sorted(freed) == np.flatnonzero(state.nodes.rows[:, L.W_FREED]).tolist(), "rows do not know that they came free"
+        sorted(freed) == np.flatnonzero(state.nodes.rows[:, L.N_FREED]).tolist(), "rows do not know that they came free"
     )
     reservations = _held_reservations(state)
     for row in range(len(state.nodes.names)):
-        if state.nodes.rows[row, L.W_STALE] or state.nodes.rows[row, L.W_LATE]:
+        if state.nodes.rows[row, L.N_STALE] or state.nodes.rows[row, L.N_LATE]:
             continue
         changes = [
             (int(state.work.runs[run, L.R_END]), _shape_of_run(state, run), 1)
@@ -336,7 +336,7 @@ def _check_timelines(state: State) -> None:
                 if at <= time:
                     truth += sign * state.catalogue.request[: truth.shape[0], shape]
             said = next(amounts for at, amounts in reversed(points) if at <= time)
-            holds = (said <= truth).all() if state.nodes.rows[row, L.W_MERGED] else (said == truth).all()
+            holds = (said <= truth).all() if state.nodes.rows[row, L.N_MERGED] else (said == truth).all()
             _require(bool(holds), f"row {row} is said to have {said} at {time}, it has {truth}")
         last = bool((points[-1][1] == truth).all())
         _require(last, f"row {row} is said to have {points[-1][1]} in the end, it has {truth}")

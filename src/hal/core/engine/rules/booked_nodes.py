@@ -61,7 +61,7 @@ def _chosen_rows(state: State, spec: BookingSpec, before: tuple[int, ...]) -> tu
     }
 
     def is_usable(row: int) -> bool:
-        up = row not in taken and state.nodes.rows[row, L.W_STATE] == L.NODE_UP
+        up = row not in taken and state.nodes.rows[row, L.N_STATE] == L.NODE_UP
         return bool(up) and all(part.holds(state.nodes.labels[row]) for part in spec.constraints)
 
     if len(before) == spec.count and all(map(is_usable, before)):
@@ -102,13 +102,13 @@ def _write(state: State, touched: set[int]) -> None:
         name = state.bookings.id_of(spec.serves) if spec.serves else -1
         state.bookings.booking_times[number] = (spec.start_ms, spec.end_ms, name, int(spec.early))
     state.bookings.booked_rows[: len(chains)] = sorted(chains)
-    state.nodes.rows[:, L.W_BOOKED] = 0
-    state.nodes.rows[:, L.W_AHEAD] = L.INF
+    state.nodes.rows[:, L.N_BOOKED] = 0
+    state.nodes.rows[:, L.N_AHEAD] = L.INF
     place = 0
     for row, numbers in sorted(chains.items()):
-        state.nodes.rows[row, L.W_BOOKED] = place + 1
+        state.nodes.rows[row, L.N_BOOKED] = place + 1
         ahead = [known[number].spec.start_ms for number in numbers if known[number].spec.start_ms > now]
-        state.nodes.rows[row, L.W_AHEAD] = min(ahead, default=L.INF)
+        state.nodes.rows[row, L.N_AHEAD] = min(ahead, default=L.INF)
         for number in numbers:
             state.bookings.booked[place] = (number, place + 2)
             place += 1

@@ -234,11 +234,11 @@ def _new_node(state: State, path: tuple[str, ...], parent: int, owner: OwnerSpec
     accounts.node_ids[path] = node
     accounts.node_paths.append(path)
     shares.share_nodes[node] = 0
-    shares.share_nodes[node, L.N_PARENT] = parent
-    shares.share_nodes[node, L.N_DEPTH] = len(path)
+    shares.share_nodes[node, L.SHARE_PARENT] = parent
+    shares.share_nodes[node, L.SHARE_DEPTH] = len(path)
     shares.share_use[node] = 0.0
     shares.share_use[node, L.F_WEIGHT] = _weight(state, path, owner.account)
-    if any(shares.share_nodes[other, L.N_PARENT] == parent for other in range(1, node)):
+    if any(shares.share_nodes[other, L.SHARE_PARENT] == parent for other in range(1, node)):
         state.meta[L.M_SHARED] = 1
     state.meta[L.M_NODES_OF_SHARES] = node + 1
     return node

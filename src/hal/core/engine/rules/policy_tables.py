@@ -40,7 +40,7 @@ def set_policy(state: State, policy: Policy, owners: Iterable[tuple[int, OwnerSp
     state.shares.ledgers[:] = 0
     state.shares.share_use[:] = 0.0
     state.shares.share_nodes[:] = 0
-    state.shares.share_nodes[0, L.N_PARENT] = -1
+    state.shares.share_nodes[0, L.SHARE_PARENT] = -1
     state.shares.share_use[0, L.F_WEIGHT] = 1.0
     for place in (L.M_OWNER_LEDGERS, L.M_QUEUES, L.M_RENEWS, L.M_SHARED):
         state.meta[place] = 0
@@ -229,4 +229,4 @@ def _add_use(state: State, path: tuple[str, ...], units: float) -> None:
     node = accounts.node_ids.get(path, -1)
     while node >= 0:
         state.shares.share_use[node, L.F_USE] += units
-        node = int(state.shares.share_nodes[node, L.N_PARENT])
+        node = int(state.shares.share_nodes[node, L.SHARE_PARENT])

@@ -50,7 +50,7 @@ class Nodes(NodeTables):
         booked: the only nodes on which a booking's jobs may run; None = they may run on any.
         """
         nodes = np.asarray(some if isinstance(some, range) else list(some), np.int64)
-        self.allowed[constraint_set, nodes] = self.rows[nodes, L.W_STATE] == L.NODE_UP
+        self.allowed[constraint_set, nodes] = self.rows[nodes, L.N_STATE] == L.NODE_UP
         if spec.constraints:
             for node in nodes.tolist():
                 if not all(part.holds(self.labels[node]) for part in spec.constraints):

@@ -30,7 +30,7 @@ def kept_off(state: State, job: int, slot: int, spec: ClassSpec, now_ms: int) ->
         return None
     rows = _rows_that_fit(state, slot)
     # Until when each is free of bookings: the start of the next one, or now where one holds it.
-    until = state.nodes.rows[rows, L.W_AHEAD]
+    until = state.nodes.rows[rows, L.N_AHEAD]
     until[np.isin(rows, state.bookings.closed_rows("", now_ms, len(state.nodes.names)))] = now_ms
     met = until < min(now_ms + wall_ms, L.INF)
     if rows.size < spec.nodes or rows.size - int(met.sum()) >= spec.nodes:

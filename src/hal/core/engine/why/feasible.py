@@ -65,7 +65,7 @@ class Machines:
         offers = range(self._first, self._first + len(self._offers))
         if self._state is None:
             return list(offers)
-        states = self._state.nodes.rows[: self._first, L.W_STATE]
+        states = self._state.nodes.rows[: self._first, L.N_STATE]
         return [*np.flatnonzero(states != L.NODE_GONE).tolist(), *offers]
 
     def labels(self, machine: int) -> dict[str, str]:

@@ -21,6 +21,10 @@ from hal.core.kernels.structures.layout import (
     INF,
     M_NODES,
     M_RESOURCES,
+    N_ATTEMPTS,
+    N_PIECES,
+    N_STAMP,
+    N_UNREADY,
     P_ON_ROW,
     P_RUN,
     PASS_FIRST_NODE,
@@ -43,10 +47,6 @@ from hal.core.kernels.structures.layout import (
     TICK,
     TICK_READY,
     TICK_UNREADY,
-    W_ATTEMPTS,
-    W_PIECES,
-    W_STAMP,
-    W_UNREADY,
 )
 from hal.core.kernels.structures.memory import Tables
 from hal.core.kernels.structures.sorting import heap_pairs, sink_pair, sort_pairs
@@ -71,10 +71,10 @@ def _list_releases(t: Tables, node: int) -> int:
     count_of_starts = t.pass_record[PASS_STARTS]
     ends = t.scratch[SCRATCH_ENDS]
     shapes = t.scratch[SCRATCH_SHAPES]
-    if t.rows[node, W_PIECES] + count_of_starts > ends.shape[0]:
+    if t.rows[node, N_PIECES] + count_of_starts > ends.shape[0]:
         return TOO_MANY
     count = 0
-    piece = t.rows[node, W_ATTEMPTS] - 1
+    piece = t.rows[node, N_ATTEMPTS] - 1
     walked = 0
     while leads_on(t, piece, walked, t.pieces.shape[0]):
         walked += 1
@@ -137,7 +137,7 @@ def ready_line(t: Tables, shape: int) -> int:
         t.ticks[TICK_READY] = 1
     for k in range(t.ticks[TICK_UNREADY]):
         node = t.unready[k]
-        t.rows[node, W_UNREADY] = 0
+        t.rows[node, N_UNREADY] = 0
         for line in range(READY_LINES):
             kept = t.ready_of[line, READY_SHAPE] - 1
             if kept >= 0:
@@ -211,7 +211,7 @@ def project_node(t: Tables, node: int, until: int, stamp: int) -> None:
         if max(t.scratch[SCRATCH_ENDS, k], t.pass_record[PASS_NOW] + 1) <= until:
             for r in range(t.meta[M_RESOURCES]):
                 t.projected[node, r] += t.request[r, t.scratch[SCRATCH_SHAPES, k]]
-    t.rows[node, W_STAMP] = stamp
+    t.rows[node, N_STAMP] = stamp
 
 
 @inner
@@ -221,8 +221,8 @@ def project_release(t: Tables, shape: int, node: int, given: int, stamp: int) ->
     `stamp` names the projection: the first release of it on a node begins with what is free there.
     """
     resources = t.meta[M_RESOURCES]
-    if t.rows[node, W_STAMP] != stamp:
-        t.rows[node, W_STAMP] = stamp
+    if t.rows[node, N_STAMP] != stamp:
+        t.rows[node, N_STAMP] = stamp
         for r in range(resources):
             t.projected[node, r] = t.free[node, r]
     if t.allowed[t.shapes[shape, S_CSET], node] == 0:

@@ -22,6 +22,10 @@ from hal.core.kernels.structures.layout import (
     M_NODES,
     M_RESOURCES,
     M_SHAPES,
+    N_BOOKED,
+    N_LAGS,
+    N_RESERVED,
+    N_UNREADY,
     READY_SHAPE,
     S_BOOKING,
     S_CSET,
@@ -37,10 +41,6 @@ from hal.core.kernels.structures.layout import (
     TICK_TOUCHED,
     TICK_UNREADY,
     TOUCHED,
-    W_BOOKED,
-    W_LAGS,
-    W_RESERVED,
-    W_UNREADY,
 )
 from hal.core.kernels.structures.memory import Tables, tables
 
@@ -62,7 +62,7 @@ def fits(t: Tables, amounts: Table, node: int, shape: int, resources: int) -> bo
 def _mirror(t: Tables, node: int) -> None:
     """Say in `spare` what is left of a node, and nothing of a reserved or booked one: those are looked at apart."""
     for r in range(t.meta[M_RESOURCES]):
-        if t.rows[node, W_RESERVED] >= 0 or t.rows[node, W_BOOKED] != 0 or t.capacity[node, r] <= 0:
+        if t.rows[node, N_RESERVED] >= 0 or t.rows[node, N_BOOKED] != 0 or t.capacity[node, r] <= 0:
             t.spare[r, node] = HIDDEN
         else:
             t.spare[r, node] = t.free[node, r] / t.capacity[node, r] * ONE
@@ -71,8 +71,8 @@ def _mirror(t: Tables, node: int) -> None:
 @inlined
 def look_again(t: Tables, node: int) -> None:
     """What runs on a node, or until when, changed: the kept instants at which it comes to fit hold no longer."""
-    if t.rows[node, W_UNREADY] == 0:
-        t.rows[node, W_UNREADY] = 1
+    if t.rows[node, N_UNREADY] == 0:
+        t.rows[node, N_UNREADY] = 1
         t.unready[t.ticks[TICK_UNREADY]] = node
         t.ticks[TICK_UNREADY] += 1
 
@@ -118,8 +118,8 @@ def follow_rows(at: Any) -> None:
 @inlined
 def reserve_node(t: Tables, node: int, place: int) -> None:
     """A node is reserved (its place in the table of reserved nodes), or not any more (-1)."""
-    changes = (t.rows[node, W_RESERVED] >= 0) != (place >= 0)
-    t.rows[node, W_RESERVED] = place
+    changes = (t.rows[node, N_RESERVED] >= 0) != (place >= 0)
+    t.rows[node, N_RESERVED] = place
     if changes:
         touch(t, node)
 
@@ -171,8 +171,8 @@ def _settle_taken(t: Tables, node: int) -> None:
 @inlined
 def take_later(t: Tables, node: int, shape: int) -> None:
     """Take a shape's request from a node; the counts lag behind until `settle_counts`."""
-    if t.rows[node, W_LAGS] == 0:
-        t.rows[node, W_LAGS] = 1
+    if t.rows[node, N_LAGS] == 0:
+        t.rows[node, N_LAGS] = 1
         t.lagging[t.ticks[TICK_LAGS]] = node
         t.ticks[TICK_LAGS] += 1
         for r in range(t.meta[M_RESOURCES]):
@@ -187,7 +187,7 @@ def settle_counts(t: Tables) -> None:
     """Let the counts say what the nodes say."""
     for k in range(t.ticks[TICK_LAGS]):
         node = t.lagging[k]
-        t.rows[node, W_LAGS] = 0
+        t.rows[node, N_LAGS] = 0
         _settle_taken(t, node)
     t.ticks[TICK_LAGS] = 0
 
@@ -196,7 +196,7 @@ def settle_counts(t: Tables) -> None:
 def forget_lags(t: Tables) -> None:
     """The nodes and the counts were put back: nothing lags behind."""
     for k in range(t.ticks[TICK_LAGS]):
-        t.rows[t.lagging[k], W_LAGS] = 0
+        t.rows[t.lagging[k], N_LAGS] = 0
     t.ticks[TICK_LAGS] = 0
 
 

@@ -21,6 +21,9 @@ from hal.core.kernels.structures.layout import (
     M_SEEN,
     M_TIMELINES,
     MAX_DROPS,
+    N_EVENT,
+    N_FREED,
+    N_STALE,
     P_NEXT,
     P_NODE,
     Q_NODE,
@@ -32,9 +35,6 @@ from hal.core.kernels.structures.layout import (
     V_KIND,
     V_NODES,
     V_START,
-    W_EVENT,
-    W_FREED,
-    W_STALE,
     X_JOB,
     X_KEY,
     X_SHAPE,
@@ -45,8 +45,8 @@ from hal.core.kernels.structures.memory import Tables
 @inner
 def make_stale(t: Tables, node: int) -> None:
     """A node's chain is not what the state says: build it again in the next cycle."""
-    if t.meta[M_TIMELINES] == 1 and t.rows[node, W_STALE] == 0:
-        t.rows[node, W_STALE] = 1
+    if t.meta[M_TIMELINES] == 1 and t.rows[node, N_STALE] == 0:
+        t.rows[node, N_STALE] = 1
         t.stale[t.counts[COUNT_STALE]] = node
         t.counts[COUNT_STALE] += 1
 
@@ -55,10 +55,10 @@ def make_stale(t: Tables, node: int) -> None:
 def make_freed(t: Tables, node: int, epoch: int) -> None:
     """Something came free on a node, now or later; `epoch` is later than that of any pass that did not see it."""
     make_stale(t, node)
-    if t.rows[node, W_FREED] == 0:
+    if t.rows[node, N_FREED] == 0:
         t.freed[t.meta[M_FREED]] = node
         t.meta[M_FREED] += 1
-    t.rows[node, W_FREED] = epoch
+    t.rows[node, N_FREED] = epoch
 
 
 @inner
@@ -66,7 +66,7 @@ def free_node(t: Tables, node: int) -> None:
     """An event freed something on a node; the event counts the epoch up afterwards."""
     if t.meta[M_TIMELINES] == 1:
         make_freed(t, node, t.meta[M_EPOCH] + 1)
-        t.rows[node, W_EVENT] = t.meta[M_EPOCH] + 1
+        t.rows[node, N_EVENT] = t.meta[M_EPOCH] + 1
 
 
 @inner
@@ -108,7 +108,7 @@ def overtake(t: Tables, key: int, job: int, shape: int) -> None:
 
 
 @inner
-def free_replaced(t: Tables, promises: Table, promised: Table, epoch: int) -> None:
+def free_replaced(t: Tables, reservations: Table, reserved: Table, epoch: int) -> None:
     """Before a plan's reservations replace those of the state: nodes of reservations that moved or are gone come free.
 
     A plan keeps the order of the reservations that it keeps.
@@ -120,20 +120,20 @@ def free_replaced(t: Tables, promises: Table, promised: Table, epoch: int) -> No
         if t.reservations[old, V_ENTRY] < 0:
             continue
         if (
-            new < promises.shape[0]
-            and promises[new, V_ENTRY] == t.reservations[old, V_ENTRY]
-            and promises[new, V_JOB] == t.reservations[old, V_JOB]
+            new < reservations.shape[0]
+            and reservations[new, V_ENTRY] == t.reservations[old, V_ENTRY]
+            and reservations[new, V_JOB] == t.reservations[old, V_JOB]
         ):
             same = (
-                promises[new, V_START] == t.reservations[old, V_START]
-                and promises[new, V_KIND] == t.reservations[old, V_KIND]
-                and promises[new, V_HELD] == t.reservations[old, V_HELD]
-                and promises[new, V_NODES] == t.reservations[old, V_NODES]
+                reservations[new, V_START] == t.reservations[old, V_START]
+                and reservations[new, V_KIND] == t.reservations[old, V_KIND]
+                and reservations[new, V_HELD] == t.reservations[old, V_HELD]
+                and reservations[new, V_NODES] == t.reservations[old, V_NODES]
             )
             for i in range(t.reservations[old, V_NODES]):
                 same = (
                     same
-                    and promised[promises[new, V_FIRST] + i, Q_NODE]
+                    and reserved[reservations[new, V_FIRST] + i, Q_NODE]
                     == t.reserved[t.reservations[old, V_FIRST] + i, Q_NODE]
                 )
             new += 1
@@ -150,10 +150,10 @@ def pass_over(t: Tables, pass_wake: int) -> None:
     kept = 0
     for k in range(t.meta[M_FREED]):
         node = t.freed[k]
-        if t.rows[node, W_FREED] > pass_wake:
+        if t.rows[node, N_FREED] > pass_wake:
             t.freed[kept] = node
             kept += 1
         else:
-            t.rows[node, W_FREED] = 0
+            t.rows[node, N_FREED] = 0
     t.meta[M_FREED] = kept
     t.meta[M_SEEN] = pass_wake

@@ -26,6 +26,9 @@ from hal.core.kernels.structures.layout import (
     M_PIECES,
     M_RESERVATIONS,
     M_RESERVED,
+    N_PIECES,
+    N_RESERVED,
+    N_STALE,
     PASS_NOW,
     PASS_WORK,
     Q_CHAIN,
@@ -34,9 +37,6 @@ from hal.core.kernels.structures.layout import (
     S_LINE,
     V_HELD,
     V_KIND,
-    W_PIECES,
-    W_RESERVED,
-    W_STALE,
 )
 from hal.core.kernels.structures.memory import Tables, tables
 from hal.core.kernels.timelines.chains import build_node, clear_node, link_reservations, unlink_reservations, warm_up
@@ -76,9 +76,9 @@ def build_stale(t: Tables) -> bool:
     while t.counts[COUNT_STALE] > 0:
         t.counts[COUNT_STALE] -= 1
         node = t.stale[t.counts[COUNT_STALE]]
-        t.rows[node, W_STALE] = 0
+        t.rows[node, N_STALE] = 0
         if node < t.meta[M_NODES] and build_node(t, node, now):
-            place = t.rows[node, W_RESERVED]
+            place = t.rows[node, N_RESERVED]
             passed = 0
             while leads_on(t, place, passed, t.counts[COUNT_RESERVED]):
                 passed += 1
@@ -143,7 +143,7 @@ def _build_some(t: Tables, now: int, budget: int) -> bool:
     while t.counts[COUNT_STALE] > broken and spent < budget:
         last = t.counts[COUNT_STALE] - 1
         node = t.stale[last]
-        work = NODE_WORK + ATTEMPT_WORK * t.rows[node, W_PIECES]
+        work = NODE_WORK + ATTEMPT_WORK * t.rows[node, N_PIECES]
         spent += work
         if node < t.meta[M_NODES] and build_node(t, node, now):
             t.stale[last] = t.stale[broken]
@@ -151,7 +151,7 @@ def _build_some(t: Tables, now: int, budget: int) -> bool:
             broken += 1
         else:
             t.counts[COUNT_STALE] = last
-            t.rows[node, W_STALE] = 0
+            t.rows[node, N_STALE] = 0
             t.pass_record[PASS_WORK] += work
     unlink_reservations(t)
     return bool(t.counts[COUNT_STALE] == broken)

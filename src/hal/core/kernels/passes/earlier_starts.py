@@ -18,6 +18,9 @@ from hal.core.kernels.structures.layout import (
     M_FREED,
     M_NODES,
     M_SEEN,
+    N_EVENT,
+    N_FREED,
+    N_STAMP,
     PASS_EPOCH,
     PASS_EVENTS,
     PASS_NOW,
@@ -32,9 +35,6 @@ from hal.core.kernels.structures.layout import (
     V_NODES,
     V_PLANNED,
     V_START,
-    W_EVENT,
-    W_FREED,
-    W_STAMP,
 )
 from hal.core.kernels.structures.memory import Tables
 from hal.core.kernels.timelines.chains import let_go
@@ -54,7 +54,7 @@ def list_events(t: Tables) -> None:
     count = 0
     for k in range(t.meta[M_FREED]):
         node = t.freed[k]
-        if t.meta[M_SEEN] < t.rows[node, W_EVENT] <= t.pass_record[PASS_EPOCH]:
+        if t.meta[M_SEEN] < t.rows[node, N_EVENT] <= t.pass_record[PASS_EPOCH]:
             events[count] = node
             count += 1
     t.pass_record[PASS_EVENTS] = count
@@ -119,7 +119,7 @@ def _own_came_free(t: Tables, reservation: int) -> bool:
         t.planned[reservation, V_FIRST], t.planned[reservation, V_FIRST] + t.planned[reservation, V_NODES]
     ):
         node = t.planned_nodes[place, Q_NODE]
-        if t.rows[node, W_FREED] != 0 or t.rows[node, W_STAMP] == t.ticks[TICK]:
+        if t.rows[node, N_FREED] != 0 or t.rows[node, N_STAMP] == t.ticks[TICK]:
             return True
     return False
 

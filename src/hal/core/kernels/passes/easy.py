@@ -95,6 +95,7 @@ from hal.core.kernels.structures.layout import (
     M_SHAPES,
     M_SHARED,
     M_WAKE,
+    N_RESERVED,
     O_QUEUE,
     ORDER_PRIORITY,
     PASS_ATTENDS,
@@ -146,7 +147,6 @@ from hal.core.kernels.structures.layout import (
     V_ENTRY,
     V_KIND,
     V_START,
-    W_RESERVED,
     Y_CLOSED_STAMP,
     Y_DISCIPLINE,
     Y_SHUT,
@@ -424,11 +424,11 @@ def _start_tasks(t: Tables, bucket: int, entry: int, queue: int, closed: bool) -
         if not room_for_start(t, nodes) or p[PASS_WORK] >= p[PASS_BUDGET] + nodes:
             p[PASS_STOP] = STOP_BUDGET
             return task, NOTHING_LACKS
-        promised = licences_reserved(t, shape, end)
-        if promised or not licences_there(t, shape, wall):
+        reserved = licences_reserved(t, shape, end)
+        if reserved or not licences_there(t, shape, wall):
             if not licences_now(t, shape):
                 _cap_bucket(t, bucket, CAP_FULL)
-            elif promised:
+            elif reserved:
                 _cap_bucket(t, bucket, planned - 1)
             return task, LACKS_LICENCE
         if t.shapes[shape, S_FIT] < nodes or choose_nodes(t, shape, nodes, end) < nodes:
@@ -459,7 +459,7 @@ def _take_nodes(t: Tables, shape: int, nodes: int, end: int) -> None:
     for i in range(first, first + nodes):
         node = t.start_nodes[i]
         take_later(t, node, shape)
-        place = t.rows[node, W_RESERVED]
+        place = t.rows[node, N_RESERVED]
         if place >= 0:
             t.pass_record[PASS_BLOCK_STAMP] += 1
             mine = t.planned_nodes[place, Q_RESERVATION]

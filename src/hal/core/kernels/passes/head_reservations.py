@@ -45,6 +45,8 @@ from hal.core.kernels.structures.layout import (
     M_CLAIM_AFTER,
     M_NODES,
     M_RESOURCES,
+    N_RESERVED,
+    N_STAMP,
     P_NEXT,
     P_NODE,
     PASS_FIRST_NODE,
@@ -87,8 +89,6 @@ from hal.core.kernels.structures.layout import (
     V_PLANNED,
     V_START,
     V_TASK,
-    W_RESERVED,
-    W_STAMP,
 )
 from hal.core.kernels.structures.memory import Tables
 from hal.core.kernels.structures.sorting import sort_pairs
@@ -385,7 +385,7 @@ def _claim_nodes(t: Tables, mine: int, apart: bool) -> int:
         for node in range(t.meta[M_NODES]):
             if (
                 found < nodes
-                and t.rows[node, W_RESERVED] < 0  # for work of another booking: a node is reserved once
+                and t.rows[node, N_RESERVED] < 0  # for work of another booking: a node is reserved once
                 and t.allowed[t.shapes[shape, S_CSET], node] != 0
                 and fits(t, t.capacity, node, shape, resources)
                 and fits(t, t.free, node, shape, resources) == (later == 0)
@@ -409,6 +409,6 @@ def _hold_nodes(t: Tables, mine: int, found: int, shadow: int, line: int, stamp:
         t.planned_nodes[i, Q_RESERVATION] = mine
         reserve_node(t, node, i)
         for r in range(t.meta[M_RESOURCES]):
-            there = t.projected[node, r] if t.rows[node, W_STAMP] == stamp and shadow >= 0 else t.free[node, r]
+            there = t.projected[node, r] if t.rows[node, N_STAMP] == stamp and shadow >= 0 else t.free[node, r]
             t.planned_nodes[i, Q_EXTRA + r] = there - t.request[r, shape]
     t.counts[COUNT_RESERVED] += found

@@ -20,6 +20,7 @@ from hal.core.kernels.structures.layout import (
     M_NODES,
     M_PLACEMENT,
     M_RESOURCES,
+    N_RESERVED,
     PASS_FIRST_NODE,
     PASS_NODES,
     PASS_NOW,
@@ -41,7 +42,6 @@ from hal.core.kernels.structures.layout import (
     TICK,
     V_KIND,
     V_START,
-    W_RESERVED,
 )
 from hal.core.kernels.structures.memory import Tables
 from hal.core.kernels.timelines.lines import line_of
@@ -125,7 +125,7 @@ def _tier(t: Tables, node: int, end: int) -> int:
     """What a start until `end` would use of a node: what is reserved from then on only, what nobody has reserved, or
     what is left beside a reservation."""
     tier = TIER_FREE
-    place = t.rows[node, W_RESERVED]
+    place = t.rows[node, N_RESERVED]
     if place >= 0:
         tier = TIER_SHORT
         passed = 0

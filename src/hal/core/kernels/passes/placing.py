@@ -33,6 +33,8 @@ from hal.core.kernels.structures.layout import (
     M_NODES,
     M_PLACEMENT,
     M_RESOURCES,
+    N_BOOKED,
+    N_RESERVED,
     PASS_BLOCK_STAMP,
     PASS_FIRST_NODE,
     PASS_NODES,
@@ -62,8 +64,6 @@ from hal.core.kernels.structures.layout import (
     TOUCHED,
     V_KIND,
     V_START,
-    W_BOOKED,
-    W_RESERVED,
 )
 from hal.core.kernels.structures.memory import Tables
 
@@ -82,7 +82,7 @@ MARGIN: Final = 64
 """Nodes within this of the least are looked at exactly: two errors of each, and 17 for a millionth."""
 MOST_ASKED: Final = np.float32(8 * ONE)
 CHOSEN: Final = 1 << 40
-"""In W_RESERVED while a gang's nodes are chosen: this one is."""
+"""In N_RESERVED while a gang's nodes are chosen: this one is."""
 assert TOUCHED >= ONE_BY_ONE
 
 
@@ -206,7 +206,7 @@ def _first_free(t: Tables, shape: int, nodes: int, offset: int, found: int) -> i
                 none_fits = False
                 if start < 0:
                     start = node
-                if t.rows[node, W_RESERVED] < 0 and may_start(t, node, shape):
+                if t.rows[node, N_RESERVED] < 0 and may_start(t, node, shape):
                     out[offset + found] = node
                     found += 1
                     if found == nodes:
@@ -248,8 +248,8 @@ def _rank(t: Tables, node: int, shape: int, resources: int) -> int:
     looked at apart."""
     if (
         t.open_now[t.shapes[shape, S_CSET], node] == 0
-        or t.rows[node, W_RESERVED] >= 0
-        or t.rows[node, W_BOOKED] != 0
+        or t.rows[node, N_RESERVED] >= 0
+        or t.rows[node, N_BOOKED] != 0
         or not fits(t, t.free, node, shape, resources)
     ):
         return -1
@@ -362,13 +362,13 @@ def _free_scored(t: Tables, shape: int, nodes: int, offset: int, found: int) -> 
             reserve_node(t, node, CHOSEN)
             t.best[shape, node >> BLOCK_BITS] = _best_of_block(t, shape, node >> BLOCK_BITS)
     for i in range(offset + begin, offset + found):
-        if t.rows[out[i], W_RESERVED] == CHOSEN:
+        if t.rows[out[i], N_RESERVED] == CHOSEN:
             reserve_node(t, out[i], -1)
     return found
 
 
 @inner
-def _promised_scored(t: Tables, shape: int, nodes: int, end: int, offset: int, found: int, short: bool) -> int:
+def _reserved_scored(t: Tables, shape: int, nodes: int, end: int, offset: int, found: int, short: bool) -> int:
     """Add reserved nodes, best first: those that are reserved from `end` on only (`short`), or with room beside."""
     resources = t.meta[M_RESOURCES]
     cset = t.shapes[shape, S_CSET]
@@ -398,7 +398,7 @@ def _booked_scored(t: Tables, shape: int, nodes: int, offset: int, found: int) -
         node = t.booked_rows[i]
         if (
             t.open_now[t.shapes[shape, S_CSET], node] != 0
-            and t.rows[node, W_RESERVED] < 0
+            and t.rows[node, N_RESERVED] < 0
             and fits(t, t.free, node, shape, resources)
             and may_start(t, node, shape)
         ):
@@ -437,13 +437,13 @@ def _best_scored(t: Tables, shape: int, nodes: int, end: int, offset: int) -> in
         build_mirror(t)
     found = 0
     if t.counts[COUNT_RESERVED] > 0:
-        found = _promised_scored(t, shape, nodes, end, offset, 0, True)
+        found = _reserved_scored(t, shape, nodes, end, offset, 0, True)
     if found < nodes and t.meta[M_BOOKINGS] > 0:
         found = _booked_scored(t, shape, nodes, offset, found)
     if found < nodes:
         found = _free_scored(t, shape, nodes, offset, found)
     if found < nodes and t.counts[COUNT_RESERVED] > 0:
-        found = _promised_scored(t, shape, nodes, end, offset, found, False)
+        found = _reserved_scored(t, shape, nodes, end, offset, found, False)
     return found
 
 

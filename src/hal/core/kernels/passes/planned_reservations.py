@@ -26,6 +26,9 @@ from hal.core.kernels.structures.layout import (
     M_CLAIM_AFTER,
     M_DROPS,
     M_MAX_RESERVATIONS,
+    N_FREED,
+    N_LATE,
+    N_STAMP,
     PASS_JOB,
     PASS_KEY,
     PASS_NOW,
@@ -47,9 +50,6 @@ from hal.core.kernels.structures.layout import (
     V_NODES,
     V_START,
     V_TASK,
-    W_FREED,
-    W_LATE,
-    W_STAMP,
     X_JOB,
     X_KEY,
     X_SHAPE,
@@ -177,8 +177,8 @@ def note_freed(t: Tables, reservation: int) -> None:
         t.planned[reservation, V_FIRST], t.planned[reservation, V_FIRST] + t.planned[reservation, V_NODES]
     ):
         node = t.planned_nodes[place, Q_NODE]
-        if node >= 0 and t.rows[node, W_FREED] == 0 and t.rows[node, W_STAMP] != t.ticks[TICK]:
-            t.rows[node, W_STAMP] = t.ticks[TICK]
+        if node >= 0 and t.rows[node, N_FREED] == 0 and t.rows[node, N_STAMP] != t.ticks[TICK]:
+            t.rows[node, N_STAMP] = t.ticks[TICK]
             local[t.counts[COUNT_FREED]] = node
             t.counts[COUNT_FREED] += 1
 
@@ -234,7 +234,7 @@ def wake_of(t: Tables, reservation: int) -> int:
         for place in range(
             t.planned[reservation, V_FIRST], t.planned[reservation, V_FIRST] + t.planned[reservation, V_NODES]
         ):
-            if t.rows[t.planned_nodes[place, Q_NODE], W_LATE] == 1:
+            if t.rows[t.planned_nodes[place, Q_NODE], N_LATE] == 1:
                 return INF
         if waits_for_late(t, t.classes[t.planned[reservation, V_CLASS], C_SHAPE], now):
             return INF

@@ -31,6 +31,7 @@ from hal.core.kernels.structures.layout import (
     MODE_OFF,
     MODE_REQUEUE,
     MODE_SUSPEND,
+    N_ATTEMPTS,
     O_QOS,
     P_NEXT,
     P_NODE,
@@ -70,7 +71,6 @@ from hal.core.kernels.structures.layout import (
     STANDING_GRACE,
     STANDING_MODE,
     STANDING_TAKES,
-    W_ATTEMPTS,
 )
 from hal.core.kernels.structures.memory import Tables
 
@@ -247,7 +247,7 @@ def _gather(t: Tables, node: int) -> int:
     stamp = t.search_record[SEEK_STAMP]
     gang = t.search_record[SEEK_GANG]
     count = 0
-    piece = t.rows[node, W_ATTEMPTS]
+    piece = t.rows[node, N_ATTEMPTS]
     walked = 0
     while leads_on(t, piece - 1, walked, t.pieces.shape[0]):
         walked += 1
@@ -356,7 +356,7 @@ def look_at(t: Tables, node: int) -> None:
         return
     for r in range(resources):
         t.search[node, SEARCH_FREE + r] = t.free[node, r]
-    piece = t.rows[node, W_ATTEMPTS]
+    piece = t.rows[node, N_ATTEMPTS]
     walked = 0
     while leads_on(t, piece - 1, walked, t.pieces.shape[0]):
         walked += 1

@@ -63,6 +63,7 @@ from hal.core.kernels.structures.layout import (
     M_RUN_TOP,
     MAX_CANDIDATES,
     MODE_SUSPEND,
+    N_ATTEMPTS,
     O_QOS,
     P_NEXT,
     P_NODE,
@@ -111,7 +112,6 @@ from hal.core.kernels.structures.layout import (
     V_KIND,
     V_NODES,
     V_START,
-    W_ATTEMPTS,
 )
 from hal.core.kernels.structures.memory import Tables, tables
 from hal.core.kernels.structures.sorting import sort_pairs
@@ -278,7 +278,7 @@ def _latest_free(t: Tables, count: int) -> int:
     for k in range(t.search_record[SEEK_GANG]):
         node = t.scratch[SCRATCH_CHOSEN, k]
         if not fits(t, t.free, node, shape, t.meta[M_RESOURCES]):
-            piece = t.rows[node, W_ATTEMPTS]
+            piece = t.rows[node, N_ATTEMPTS]
             walked = 0
             while leads_on(t, piece - 1, walked, t.pieces.shape[0]):
                 walked += 1

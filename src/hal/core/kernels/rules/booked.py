@@ -23,6 +23,8 @@ from hal.core.kernels.structures.layout import (
     M_BOOKED_NODES,
     M_BOOKINGS,
     M_RESOURCES,
+    N_AHEAD,
+    N_BOOKED,
     PASS_NOW,
     PASS_WALL,
     S_AHEAD,
@@ -34,8 +36,6 @@ from hal.core.kernels.structures.layout import (
     S_INSIDE,
     SCRATCH_SHAPES,
     TICK_TAKEN,
-    W_AHEAD,
-    W_BOOKED,
 )
 from hal.core.kernels.structures.memory import Tables
 
@@ -48,7 +48,7 @@ def _after_others(t: Tables, node: int, mine: int, since: int, wall: int, last: 
     into.
     """
     at = since
-    place = t.rows[node, W_BOOKED] - 1
+    place = t.rows[node, N_BOOKED] - 1
     passed = 0
     while leads_on(t, place, passed, t.booked.shape[0]):
         passed += 1
@@ -72,7 +72,7 @@ def booked_start(t: Tables, node: int, shape: int, since: int, wall: int) -> int
     mine = t.shapes[shape, S_BOOKING]
     if mine == 0:
         return _after_others(t, node, 0, since, wall, INF)
-    place = t.rows[node, W_BOOKED] - 1
+    place = t.rows[node, N_BOOKED] - 1
     passed = 0
     while leads_on(t, place, passed, t.booked.shape[0]):
         passed += 1
@@ -151,7 +151,7 @@ def may_start(t: Tables, node: int, shape: int) -> bool:
     now = t.pass_record[PASS_NOW]
     wall = t.pass_record[PASS_WALL]
     if t.shapes[shape, S_BOOKING] == 0:
-        return bool(min(now + wall, INF) <= t.rows[node, W_AHEAD])
+        return bool(min(now + wall, INF) <= t.rows[node, N_AHEAD])
     return bool(booked_start(t, node, shape, now, wall) == now)
 
 
@@ -176,8 +176,8 @@ def _longest(t: Tables, shape: int, nodes: int) -> int:
     count = 0
     for i in range(t.meta[M_BOOKED_NODES]):
         node = t.booked_rows[i]
-        if t.rows[node, W_AHEAD] < INF and t.open_now[cset, node] != 0 and fits(t, t.free, node, shape, resources):
-            values[count] = now - t.rows[node, W_AHEAD]
+        if t.rows[node, N_AHEAD] < INF and t.open_now[cset, node] != 0 and fits(t, t.free, node, shape, resources):
+            values[count] = now - t.rows[node, N_AHEAD]
             count += 1
     wanted = nodes - (t.shapes[shape, S_FIT] - count)
     if wanted <= 0:

@@ -51,9 +51,6 @@ from hal.core.kernels.structures.layout import (
     M_SHARE_ZERO,
     M_SHARES_MOVED,
     M_SLOPE,
-    N_DEPTH,
-    N_PARENT,
-    N_WAITS,
     NO_DEADLINE_MS,
     O_BASE,
     O_LEAF,
@@ -67,6 +64,9 @@ from hal.core.kernels.structures.layout import (
     ORDER_SJF,
     S_EVER,
     S_INSIDE,
+    SHARE_DEPTH,
+    SHARE_PARENT,
+    SHARE_WAITS,
     TIME_BITS,
     TURN,
     Y_DEADLINE,
@@ -151,7 +151,7 @@ def charge_shares(t: Tables, bucket: int, ms: int, now: int) -> None:
     while leads_on(t, node, above, t.share_nodes.shape[0]):
         above += 1
         t.share_use[node, F_USE] = max(t.share_use[node, F_USE] + units, 0.0)
-        node = t.share_nodes[node, N_PARENT]
+        node = t.share_nodes[node, SHARE_PARENT]
     t.meta[M_SHARES_MOVED] = 1
 
 
@@ -194,22 +194,22 @@ def renew_terms(t: Tables) -> None:
         t.share_use[node, F_SUM] = 0.0
         t.share_use[node, F_WEIGHTS] = 0.0
         t.share_use[node, F_LEAST] = MAX_RATIO
-        t.share_nodes[node, N_WAITS] = 0
+        t.share_nodes[node, SHARE_WAITS] = 0
     for place in range(t.meta[M_ACTIVE]):
         bucket = t.active[place]
         node = t.owners[t.buckets[bucket, B_OWNER], O_LEAF]
-        if node > 0 and t.share_nodes[node, N_WAITS] == 0 and not _could_go(t, bucket):
+        if node > 0 and t.share_nodes[node, SHARE_WAITS] == 0 and not _could_go(t, bucket):
             continue
-        while node > 0 and t.share_nodes[node, N_WAITS] == 0:
-            t.share_nodes[node, N_WAITS] = 1
-            node = t.share_nodes[node, N_PARENT]
+        while node > 0 and t.share_nodes[node, SHARE_WAITS] == 0:
+            t.share_nodes[node, SHARE_WAITS] = 1
+            node = t.share_nodes[node, SHARE_PARENT]
     for node in range(1, count):
-        parent = t.share_nodes[node, N_PARENT]
+        parent = t.share_nodes[node, SHARE_PARENT]
         if parent >= 0:
             t.share_use[parent, F_SUM] += t.share_use[node, F_USE]
             t.share_use[parent, F_WEIGHTS] += t.share_use[node, F_WEIGHT]
     for node in range(1, count):
-        parent = t.share_nodes[node, N_PARENT]
+        parent = t.share_nodes[node, SHARE_PARENT]
         if parent < 0:
             continue
         ratio = 0.0
@@ -218,14 +218,14 @@ def renew_terms(t: Tables) -> None:
             share = t.share_use[node, F_WEIGHT] / t.share_use[parent, F_WEIGHTS]
             ratio = min((t.share_use[node, F_USE] / used) / share, MAX_RATIO) if share > 0.0 else MAX_RATIO
         t.share_use[node, F_RATIO] = ratio
-        if t.share_nodes[node, N_WAITS] != 0:
+        if t.share_nodes[node, SHARE_WAITS] != 0:
             t.share_use[parent, F_LEAST] = min(t.share_use[parent, F_LEAST], ratio)
     t.share_use[0, F_LOSS] = 0.0
     for node in range(1, count):
-        parent = t.share_nodes[node, N_PARENT]
+        parent = t.share_nodes[node, SHARE_PARENT]
         if parent >= 0:
             loss = t.share_use[node, F_RATIO]
-            if t.share_nodes[node, N_DEPTH] > 1:
+            if t.share_nodes[node, SHARE_DEPTH] > 1:
                 ahead = max(loss - t.share_use[parent, F_LEAST], 0.0)
                 loss = -np.log2(1.0 - AHEAD_LOSES * (1.0 - 2.0**-ahead))
             t.share_use[node, F_LOSS] = t.share_use[parent, F_LOSS] + loss

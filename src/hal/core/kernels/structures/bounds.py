@@ -22,9 +22,9 @@ CHAIN: Final = 1
 SEARCH: Final = 2
 PASS: Final = 3
 POPS_AN_ENTRY: Final = 4
-"""How often a pass may look at an entry: in two lanes, where one is promised something, and where a queue closes."""
+"""How often a pass may look at an entry: in two lanes, where one gets a reservation, and where a queue closes."""
 POPS: Final = 1_024
-"""And so often at most beside that: queues that close, promises that are given up."""
+"""And so often at most beside that: queues that close, reservations that are given up."""
 
 
 @inlined

@@ -144,8 +144,8 @@ class NodeTables(Group, group="nodes"):
         NODES, RESOURCES, row="node, resource", holds="what there is, base units", invariant="0 or more",
     )  # fmt: skip
     rows: Table = table(
-        NODES, L.ROW_SIZE, columns="W", row="node", holds="state, chains of what is on it, stamps",
-        invariant="W_PIECES counts the chain of W_ATTEMPTS", fresh={L.W_RESERVED: -1, L.W_AHEAD: L.INF},
+        NODES, L.NODE_SIZE, columns="N", row="node", holds="state, chains of what is on it, stamps",
+        invariant="N_PIECES counts the chain of N_ATTEMPTS", fresh={L.N_RESERVED: -1, L.N_AHEAD: L.INF},
     )  # fmt: skip
     allowed: Allowed = table(
         CONSTRAINT_SETS, NODES, dtype="int8", row="constraint set, node",
@@ -159,7 +159,7 @@ class NodeTables(Group, group="nodes"):
 
 
 class WorkTables(Group, group="work"):
-    """What waits, what runs, and what is promised to whom."""
+    """What waits, what runs, and what is reserved for whom."""
 
     entries: Table = table(
         ENTRIES, L.ENTRY_SIZE, columns="E", row="slot of an entry: alike tasks of one job that wait",
@@ -232,7 +232,7 @@ class WorkTables(Group, group="work"):
     )  # fmt: skip
     freed: Ints = table(
         NODES, row="below M_FREED", holds="nodes on which something came free",
-        invariant="each once; W_FREED of the node is not 0",
+        invariant="each once; N_FREED of the node is not 0",
     )  # fmt: skip
 
 
@@ -273,8 +273,8 @@ class ShareTables(Group, group="shares"):
         invariant="a row for each queue that an owner has named",
     )  # fmt: skip
     share_nodes: Table = table(
-        SHARE_NODES, L.NODE_SIZE, columns="N", row="node of the tree of shares, 0 = the root", holds="parent and depth",
-        invariant="a parent has a lower index",
+        SHARE_NODES, L.SHARE_SIZE, columns="SHARE", row="node of the tree of shares, 0 = the root",
+        holds="parent and depth", invariant="a parent has a lower index",
     )  # fmt: skip
     share_use: Amounts = table(
         SHARE_NODES, L.F_SIZE, columns="F", dtype="float64", row="node of the tree of shares",
@@ -302,7 +302,7 @@ class BookingTables(Group, group="bookings"):
     )  # fmt: skip
     booked: Table = table(
         BOOKED, L.BOOKED_SIZE, columns="BOOKED", row="one booking on one node", holds="booking, next of the node",
-        invariant="chains from W_BOOKED, by start",
+        invariant="chains from N_BOOKED, by start",
     )  # fmt: skip
     booked_rows: Ints = table(
         BOOKED_NODES, row="below M_BOOKED_NODES", holds="nodes that have a booking", invariant="ascending",
@@ -348,7 +348,7 @@ class TimelineTables(Group, group="timelines"):
     )  # fmt: skip
     stale: Ints = table(
         TIMELINE_NODES, growth=REFILLED, row="below COUNT_STALE", holds="nodes whose timeline is built again",
-        invariant="each once; W_STALE of the node is 1",
+        invariant="each once; N_STALE of the node is 1",
     )  # fmt: skip
     late: Ints = table(
         TIMELINE_NODES, growth=REFILLED, row="below COUNT_LATE", holds="nodes on which something outlives its plan",
@@ -384,7 +384,7 @@ class ScratchTables(Group, group="scratch"):
     )  # fmt: skip
     projected: Table = table(
         NODES, RESOURCES, growth=SCRATCH, row="node, resource", holds="what is free at a later instant, base units",
-        invariant="of the stamp in W_STAMP",
+        invariant="of the stamp in N_STAMP",
     )  # fmt: skip
     planned: Table = table(
         PLANNED, L.RESERVATION_SIZE, columns="V", growth=SCRATCH, row="reservation, below COUNT_RESERVATIONS",
@@ -403,7 +403,7 @@ class ScratchTables(Group, group="scratch"):
     )  # fmt: skip
     lagging: Ints = table(
         NODES, growth=REFILLED, row="below TICK_LAGS", holds="nodes that shapes count by `counted` still",
-        invariant="W_LAGS is 1",
+        invariant="N_LAGS is 1",
     )  # fmt: skip
     counted: Table = table(
         NODES, RESOURCES, growth=REFILLED, row="node, resource",
@@ -444,7 +444,7 @@ class ScratchTables(Group, group="scratch"):
     )  # fmt: skip
     unready: Ints = table(
         NODES, growth=REFILLED, row="below TICK_UNREADY", holds="nodes that are looked at again",
-        invariant="W_UNREADY is 1",
+        invariant="N_UNREADY is 1",
     )  # fmt: skip
     search: Table = table(
         SEARCH_NODES, SEARCH_AMOUNTS + L.SEARCH_FREE, columns="SEARCH", growth=REFILLED, row="node",

@@ -294,25 +294,25 @@ OP_CANCEL: Final = 4  # a claim is given up, its task waits again
 OP_RESUME: Final = 5
 OP_SEARCHED: Final = 6  # nothing was found
 
-# --- nodes of nodes ---------------------------------------------------------------------------------------------------
-W_STATE: Final = 0
-W_PIECES: Final = 1
-W_RESERVED: Final = 2  # its place in the table of reserved nodes, -1 (conservative: scratch, the first of a chain)
-W_STAMP: Final = 3  # scratch: projected amounts are of this stamp
-W_ATTEMPTS: Final = 4  # 1 + the first piece on it, the latest
-W_FREED: Final = (
+# --- nodes ------------------------------------------------------------------------------------------------------------
+N_STATE: Final = 0
+N_PIECES: Final = 1
+N_RESERVED: Final = 2  # its place in the table of reserved nodes, -1 (conservative: scratch, the first of a chain)
+N_STAMP: Final = 3  # scratch: projected amounts are of this stamp
+N_ATTEMPTS: Final = 4  # 1 + the first piece on it, the latest
+N_FREED: Final = (
     5  # 0, or the epoch in which something last came free on it, by an event or because a reservation moved
 )
-W_STALE: Final = 6  # scratch: its timeline must be built again
-W_LATE: Final = 7  # scratch: its timeline was built while an attempt on it outlived its plan
-W_MERGED: Final = 8  # scratch: points of its timeline were merged
-W_EVENT: Final = 9  # the epoch of the last event by which something came free on it
-W_LAGS: Final = 10  # scratch: 1 = shapes count it by the amounts in `counted` still
-W_UNREADY: Final = 11  # scratch: kept instants of the node must be looked for again
-W_BOOKED: Final = 12  # 1 + the first of its bookings, by start
-W_AHEAD: Final = 13  # start of the next booking that has not begun, INF = none
-W_LOGGED: Final = 14  # scratch: where it last stands in the log of touched nodes, unless another node stands there now
-ROW_SIZE: Final = 15
+N_STALE: Final = 6  # scratch: its timeline must be built again
+N_LATE: Final = 7  # scratch: its timeline was built while an attempt on it outlived its plan
+N_MERGED: Final = 8  # scratch: points of its timeline were merged
+N_EVENT: Final = 9  # the epoch of the last event by which something came free on it
+N_LAGS: Final = 10  # scratch: 1 = shapes count it by the amounts in `counted` still
+N_UNREADY: Final = 11  # scratch: kept instants of the node must be looked for again
+N_BOOKED: Final = 12  # 1 + the first of its bookings, by start
+N_AHEAD: Final = 13  # start of the next booking that has not begun, INF = none
+N_LOGGED: Final = 14  # scratch: where it last stands in the log of touched nodes, unless another node stands there now
+NODE_SIZE: Final = 15
 
 NODE_GONE: Final = 0
 NODE_UP: Final = 1
@@ -446,11 +446,11 @@ LEDGER_RESOURCE: Final = 1
 LEDGER_HOURS: Final = 2
 
 # --- the tree of shares ----------------------------------------------------------------------------------------------
-N_PARENT: Final = 0
-N_DEPTH: Final = 1  # 0 = the root
-N_REFS: Final = 2
-N_WAITS: Final = 3  # scratch: 1 = work of it waits
-NODE_SIZE: Final = 4
+SHARE_PARENT: Final = 0
+SHARE_DEPTH: Final = 1  # 0 = the root
+SHARE_REFS: Final = 2
+SHARE_WAITS: Final = 3  # scratch: 1 = work of it waits
+SHARE_SIZE: Final = 4
 
 F_USE: Final = 0  # use, inflated by the time since M_SHARE_ZERO: decay needs no pass over it
 F_WEIGHT: Final = 1

@@ -41,6 +41,11 @@ from hal.core.kernels.structures.layout import (
     M_BOOKINGS,
     M_NODES,
     M_RESOURCES,
+    N_ATTEMPTS,
+    N_LATE,
+    N_MERGED,
+    N_RESERVED,
+    N_STALE,
     P_NEXT,
     P_NODE,
     P_ON_ROW,
@@ -66,11 +71,6 @@ from hal.core.kernels.structures.layout import (
     V_NODES,
     V_PLANNED,
     V_START,
-    W_ATTEMPTS,
-    W_LATE,
-    W_MERGED,
-    W_RESERVED,
-    W_STALE,
 )
 from hal.core.kernels.structures.memory import Tables
 from hal.core.kernels.structures.sorting import sort_pairs
@@ -103,8 +103,8 @@ def warm_up(t: Tables) -> None:
         t.shapes[shape, S_LINE] = 0
     for node in range(t.rows.shape[0]):
         t.profile[node, POINT_NEXT] = -1
-        t.rows[node, W_STALE] = 0
-        t.rows[node, W_LATE] = 0
+        t.rows[node, N_STALE] = 0
+        t.rows[node, N_LATE] = 0
         make_stale(t, node)
 
 
@@ -113,7 +113,7 @@ def mark_late(t: Tables, now: int) -> None:
     """Nodes of attempts that outlive their plan, now or when their chain was built, are stale."""
     for k in range(t.counts[COUNT_LATE]):
         node = t.late[k]
-        t.rows[node, W_LATE] = 0
+        t.rows[node, N_LATE] = 0
         make_stale(t, node)
     t.counts[COUNT_LATE] = 0
     depth = tree_descend(t.ends, ends_root(t), t.path, 0)
@@ -145,7 +145,7 @@ def build_node(t: Tables, node: int, now: int) -> bool:
     points, overlaps = _draw(t, node, now, size)
     if claims:
         _take_claims(t, node, resources)
-    t.rows[node, W_MERGED] = 0
+    t.rows[node, N_MERGED] = 0
     if points > MAX_POINTS and t.meta[M_NODES] > EXACT_NODES:
         _merge(t, node, points, resources)
     log_node(t, node)
@@ -157,7 +157,7 @@ def _list_ends(t: Tables, node: int, now: int) -> int:
     """List when running attempts give back what they hold of a node; how many. One that is late: now + 1."""
     size = 0
     late = False
-    piece = t.rows[node, W_ATTEMPTS] - 1
+    piece = t.rows[node, N_ATTEMPTS] - 1
     walked = 0
     while leads_on(t, piece, walked, t.pieces.shape[0]):
         walked += 1
@@ -171,8 +171,8 @@ def _list_ends(t: Tables, node: int, now: int) -> int:
             t.events[1, size] = t.classes[t.buckets[t.runs[run, R_BUCKET], B_CLASS], C_SHAPE]
             size += 1
         piece = t.pieces[piece, P_ON_ROW] - 1
-    if late and t.rows[node, W_LATE] == 0:
-        t.rows[node, W_LATE] = 1
+    if late and t.rows[node, N_LATE] == 0:
+        t.rows[node, N_LATE] = 1
         t.late[t.counts[COUNT_LATE]] = node
         t.counts[COUNT_LATE] += 1
     return size
@@ -183,7 +183,7 @@ def _list_reserved(t: Tables, node: int, now: int, size: int) -> tuple[int, bool
     """List when reservations of a node begin and end, behind `size` events: (events, some is broken, some claims)."""
     broken = False
     claims = False
-    place = t.rows[node, W_RESERVED]
+    place = t.rows[node, N_RESERVED]
     passed = 0
     while leads_on(t, place, passed, t.counts[COUNT_RESERVED]):
         passed += 1
@@ -274,7 +274,7 @@ def clear_node(t: Tables, node: int) -> None:
 
 @inner
 def _take_claims(t: Tables, node: int, resources: int) -> None:
-    place = t.rows[node, W_RESERVED]
+    place = t.rows[node, N_RESERVED]
     passed = 0
     while leads_on(t, place, passed, t.counts[COUNT_RESERVED]):
         passed += 1
@@ -297,7 +297,7 @@ def _merge(t: Tables, node: int, points: int, resources: int) -> None:
 
     With the least, a node is busier than the truth at times, never freer.
     """
-    t.rows[node, W_MERGED] = 1
+    t.rows[node, N_MERGED] = 1
     # `points` is more than MAX_POINTS here, so each round takes at least one away from what is left.
     groups = MAX_POINTS - NEAR_POINTS - 1
     group = (points - NEAR_POINTS - 1 + groups - 1) // groups
@@ -320,11 +320,11 @@ def _merge(t: Tables, node: int, points: int, resources: int) -> None:
 
 @inner
 def link_reservations(t: Tables) -> None:
-    """Give each node the chain of the reservations that count there (W_RESERVED, Q_CHAIN)."""
+    """Give each node the chain of the reservations that count there (N_RESERVED, Q_CHAIN)."""
     for k in range(t.counts[COUNT_RESERVATIONS]):
         for place in range(t.planned[k, V_FIRST], t.planned[k, V_FIRST] + t.planned[k, V_NODES]):
             if t.planned_nodes[place, Q_NODE] >= 0:
-                t.rows[t.planned_nodes[place, Q_NODE], W_RESERVED] = -1
+                t.rows[t.planned_nodes[place, Q_NODE], N_RESERVED] = -1
     for k in range(t.counts[COUNT_RESERVATIONS]):
         if t.planned[k, V_ENTRY] >= 0 and t.planned[k, V_HELD] == 1 and t.planned[k, V_KIND] != KIND_NEVER:
             for place in range(t.planned[k, V_FIRST], t.planned[k, V_FIRST] + t.planned[k, V_NODES]):
@@ -336,22 +336,22 @@ def unlink_reservations(t: Tables) -> None:
     """Leave no node in a chain (the columns belong to other policies between cycles)."""
     for place in range(t.counts[COUNT_RESERVED]):
         if t.planned_nodes[place, Q_NODE] >= 0:
-            t.rows[t.planned_nodes[place, Q_NODE], W_RESERVED] = -1
+            t.rows[t.planned_nodes[place, Q_NODE], N_RESERVED] = -1
 
 
 @inner
 def _link(t: Tables, place: int) -> None:
     node = t.planned_nodes[place, Q_NODE]
-    t.planned_nodes[place, Q_CHAIN] = t.rows[node, W_RESERVED]
-    t.rows[node, W_RESERVED] = place
+    t.planned_nodes[place, Q_CHAIN] = t.rows[node, N_RESERVED]
+    t.rows[node, N_RESERVED] = place
 
 
 @inner
 def _unlink(t: Tables, place: int) -> None:
     node = t.planned_nodes[place, Q_NODE]
-    at = t.rows[node, W_RESERVED]
+    at = t.rows[node, N_RESERVED]
     if at == place:
-        t.rows[node, W_RESERVED] = t.planned_nodes[place, Q_CHAIN]
+        t.rows[node, N_RESERVED] = t.planned_nodes[place, Q_CHAIN]
         return
     passed = 0
     while leads_on(t, at, passed, t.counts[COUNT_RESERVED]) and t.planned_nodes[at, Q_CHAIN] != place:

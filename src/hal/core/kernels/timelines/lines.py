@@ -21,12 +21,12 @@ from hal.core.kernels.structures.layout import (
     LINE_SHAPE,
     M_NODES,
     M_RESOURCES,
+    N_LOGGED,
+    N_STALE,
     POINT_NEXT,
     POINT_TIME,
     S_CSET,
     S_LINE,
-    W_LOGGED,
-    W_STALE,
 )
 from hal.core.kernels.structures.memory import Tables
 from hal.core.kernels.timelines.chains import hold
@@ -67,7 +67,7 @@ def line_of(t: Tables, shape: int) -> int:
         mask = t.node_log.shape[0] - 1
         for k in range(first, last):
             node = t.node_log[k & mask]
-            again = t.rows[node, W_LOGGED]
+            again = t.rows[node, N_LOGGED]
             if k < again < last and t.node_log[again & mask] == node:
                 continue  # it stands further on, too
             _renew(t, line, node, shape)
@@ -138,5 +138,5 @@ def put_back(t: Tables, reservation: int, line: int, shape: int, log: int, stale
             t.lines[line, LINE_AT] = log
         t.counts[COUNT_LOG] = log
     for k in range(stale, t.counts[COUNT_STALE]):
-        t.rows[t.stale[k], W_STALE] = 0
+        t.rows[t.stale[k], N_STALE] = 0
     t.counts[COUNT_STALE] = stale

@@ -15,10 +15,10 @@ from hal.core.kernels.structures.layout import (
     COUNT_SPARES,
     INF,
     M_RESOURCES,
+    N_LOGGED,
     POINT_NEXT,
     POINT_SIZE,
     POINT_TIME,
-    W_LOGGED,
 )
 from hal.core.kernels.structures.memory import Tables
 
@@ -85,7 +85,7 @@ def log_node(t: Tables, node: int) -> None:
     """Lines must look at a node again."""
     place = t.counts[COUNT_LOG]
     t.node_log[place & (t.node_log.shape[0] - 1)] = node
-    t.rows[node, W_LOGGED] = place
+    t.rows[node, N_LOGGED] = place
     t.counts[COUNT_LOG] = place + 1
 
 

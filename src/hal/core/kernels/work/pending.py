@@ -154,8 +154,8 @@ def mark_dirty(t: Tables) -> None:
 
 
 @inner
-def mark_promise(t: Tables, reservation: int) -> None:
-    """The next pass plans this promise anew; conservative promises hang together."""
+def mark_reservation(t: Tables, reservation: int) -> None:
+    """The next pass plans this reservation again; conservative reservations hang together."""
     if t.meta[M_BACKFILL] == BACKFILL_CONSERVATIVE:
         mark_dirty(t)
     else:
@@ -172,7 +172,7 @@ def _set_head(t: Tables, bucket: int, slot: int) -> None:
 
 @inner
 def enter_bucket(t: Tables, slot: int) -> None:
-    """Put an eligible entry into its bucket; outranking a job with a promise lets the next pass promise anew."""
+    """Put an eligible entry into its bucket; outranking a job with a reservation lets the next pass reserve again."""
     bucket = t.entries[slot, E_BUCKET]
     key = t.entries[slot, E_KEY]
     job = t.entries[slot, E_JOB]
@@ -201,7 +201,7 @@ def enter_bucket(t: Tables, slot: int) -> None:
     if t.meta[M_BACKFILL] != BACKFILL_CONSERVATIVE:
         for k in range(t.meta[M_RESERVATIONS]):
             if key < t.reservations[k, V_KEY] or (key == t.reservations[k, V_KEY] and job < t.reservations[k, V_JOB]):
-                mark_promise(t, k)
+                mark_reservation(t, k)
     elif t.meta[M_RESERVATIONS] > 0 and (
         key < t.meta[M_LAST_KEY] or (key == t.meta[M_LAST_KEY] and job < t.meta[M_LAST_JOB])
     ):
@@ -241,7 +241,7 @@ def forget_reservation(t: Tables, slot: int) -> None:
             free_reservation(t, reservation)
             t.reservations[reservation, V_ENTRY] = -1
         t.entries[slot, E_RESERVED] = -1
-        mark_promise(t, reservation)
+        mark_reservation(t, reservation)
 
 
 @inner
@@ -306,46 +306,24 @@ def drop_entry(t: Tables, slot: int) -> None:
 
 
 @inner
-def new_entry(
-    t: Tables,
-    job: int,
-    first: int,
-    tasks: int,
-    attempt: int,
-    bucket: int,
-    priority: int,
-    submit: int,
-    eligible: int,
-    held: int,
-    wall: int,
-    planned: int,
-    key: int,
-    deadline: int,
-) -> int:
-    """Fill a slot and link it; it is aside until `settle`."""
+def take_entry(t: Tables) -> int:
+    """Take a slot for an entry. Whoever takes it sets all that was submitted (E_JOB to E_PLANNED, key, deadline), then
+    calls `link_new`."""
     slot = take_slot(t.meta, t.entries, M_ENTRY_FREE, M_ENTRY_TOP)
-    t.entries[slot, E_JOB] = job
-    t.entries[slot, E_FIRST] = first
-    t.entries[slot, E_TASKS] = tasks
-    t.entries[slot, E_ATTEMPT] = attempt
-    t.entries[slot, E_BUCKET] = bucket
-    t.entries[slot, E_PRIORITY] = priority
-    t.entries[slot, E_SUBMIT] = submit
-    t.entries[slot, E_ELIGIBLE] = eligible
-    t.entries[slot, E_HELD] = held
-    t.entries[slot, E_WALL] = wall
-    t.entries[slot, E_PLANNED] = planned
     t.entries[slot, E_WHERE] = WHERE_ASIDE
     t.entries[slot, E_RESERVED] = -1
     t.entries[slot, E_BLOCKED_AT] = -1
-    t.entries[slot, E_KEY] = key
-    t.entries[slot, E_DEADLINE] = deadline
     t.entries[slot, E_SOUGHT] = 0
-    link_entry(t, slot)
-    t.buckets[bucket, B_REFS] += 1
-    t.meta[M_ENTRIES] += 1
-    t.meta[M_PENDING] += tasks
     return slot
+
+
+@inner
+def link_new(t: Tables, slot: int) -> None:
+    """Count a new entry; it is aside until `settle`."""
+    link_entry(t, slot)
+    t.buckets[t.entries[slot, E_BUCKET], B_REFS] += 1
+    t.meta[M_ENTRIES] += 1
+    t.meta[M_PENDING] += t.entries[slot, E_TASKS]
 
 
 @inner
@@ -430,22 +408,21 @@ def submit(at: Any, rows: Any, class_ids: Ints, owner_ids: Ints, keys: Ints) -> 
             key = keys[k]
         else:
             key = order_key(t, bucket, row["priority"], planned, row["submit_ms"], eligible, deadline)
-        slot = new_entry(
-            t,
-            row["job"],
-            row["first_task"],
-            row["tasks"],
-            row["attempt"],
-            bucket,
-            row["priority"],
-            row["submit_ms"],
-            eligible,
-            row["held"],
-            wall,
-            planned,
-            key,
-            deadline,
-        )
+        slot = take_entry(t)
+        t.entries[slot, E_JOB] = row["job"]
+        t.entries[slot, E_FIRST] = row["first_task"]
+        t.entries[slot, E_TASKS] = row["tasks"]
+        t.entries[slot, E_ATTEMPT] = row["attempt"]
+        t.entries[slot, E_BUCKET] = bucket
+        t.entries[slot, E_PRIORITY] = row["priority"]
+        t.entries[slot, E_SUBMIT] = row["submit_ms"]
+        t.entries[slot, E_ELIGIBLE] = eligible
+        t.entries[slot, E_HELD] = row["held"]
+        t.entries[slot, E_WALL] = wall
+        t.entries[slot, E_PLANNED] = planned
+        t.entries[slot, E_KEY] = key
+        t.entries[slot, E_DEADLINE] = deadline
+        link_new(t, slot)
         settle(t, slot)
     t.meta[M_VERSION] += 1
     return OK
@@ -470,22 +447,21 @@ def _cancel(t: Tables, slot: int, since: int, tasks_gone: int) -> None:
         set_aside(t, slot)
         t.meta[M_PENDING] -= high - low
         if first + tasks > high > low > first:
-            rest = new_entry(
-                t,
-                t.entries[slot, E_JOB],
-                high,
-                first + tasks - high,
-                t.entries[slot, E_ATTEMPT],
-                t.entries[slot, E_BUCKET],
-                t.entries[slot, E_PRIORITY],
-                t.entries[slot, E_SUBMIT],
-                t.entries[slot, E_ELIGIBLE],
-                t.entries[slot, E_HELD],
-                t.entries[slot, E_WALL],
-                t.entries[slot, E_PLANNED],
-                t.entries[slot, E_KEY],
-                t.entries[slot, E_DEADLINE],
-            )
+            rest = take_entry(t)
+            t.entries[rest, E_JOB] = t.entries[slot, E_JOB]
+            t.entries[rest, E_ATTEMPT] = t.entries[slot, E_ATTEMPT]
+            t.entries[rest, E_BUCKET] = t.entries[slot, E_BUCKET]
+            t.entries[rest, E_PRIORITY] = t.entries[slot, E_PRIORITY]
+            t.entries[rest, E_SUBMIT] = t.entries[slot, E_SUBMIT]
+            t.entries[rest, E_ELIGIBLE] = t.entries[slot, E_ELIGIBLE]
+            t.entries[rest, E_HELD] = t.entries[slot, E_HELD]
+            t.entries[rest, E_WALL] = t.entries[slot, E_WALL]
+            t.entries[rest, E_PLANNED] = t.entries[slot, E_PLANNED]
+            t.entries[rest, E_KEY] = t.entries[slot, E_KEY]
+            t.entries[rest, E_DEADLINE] = t.entries[slot, E_DEADLINE]
+            t.entries[rest, E_FIRST] = high
+            t.entries[rest, E_TASKS] = first + tasks - high
+            link_new(t, rest)
             t.meta[M_PENDING] -= first + tasks - high
             settle(t, rest)
         if low > first:

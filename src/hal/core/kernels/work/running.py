@@ -90,6 +90,8 @@ from hal.core.kernels.structures.layout import (
     M_SUSPENDED,
     M_VERSION,
     M_WAKE,
+    N_ATTEMPTS,
+    N_PIECES,
     OK,
     ORDER_PLUGIN,
     P_BEFORE,
@@ -131,8 +133,6 @@ from hal.core.kernels.structures.layout import (
     V_ENTRY,
     V_JOB,
     V_KEY,
-    W_ATTEMPTS,
-    W_PIECES,
     WHERE_BUCKET,
 )
 from hal.core.kernels.structures.memory import Tables, tables
@@ -150,9 +150,10 @@ from hal.core.kernels.work.pending import (
     drop_entry,
     exit_bucket,
     leave_bucket,
+    link_new,
     mark_dirty,
-    new_entry,
     settle,
+    take_entry,
 )
 
 
@@ -226,13 +227,13 @@ def _add_piece(t: Tables, run: int, last: int, node: int) -> int:
     else:
         t.pieces[last, P_NEXT] = piece
     t.pieces[piece, P_RUN] = run
-    other = t.rows[node, W_ATTEMPTS]
+    other = t.rows[node, N_ATTEMPTS]
     t.pieces[piece, P_ON_ROW] = other
     t.pieces[piece, P_BEFORE] = 0
     if other > 0:
         t.pieces[other - 1, P_BEFORE] = piece + 1
-    t.rows[node, W_ATTEMPTS] = piece + 1
-    t.rows[node, W_PIECES] += 1
+    t.rows[node, N_ATTEMPTS] = piece + 1
+    t.rows[node, N_PIECES] += 1
     t.meta[M_PIECES] += 1
     make_stale(t, node)
     return piece
@@ -247,16 +248,16 @@ def _leave_row(t: Tables, piece: int) -> None:
     if before > 0:
         t.pieces[before - 1, P_ON_ROW] = following
     else:
-        t.rows[node, W_ATTEMPTS] = following
+        t.rows[node, N_ATTEMPTS] = following
     if following > 0:
         t.pieces[following - 1, P_BEFORE] = before
-    t.rows[node, W_PIECES] -= 1
+    t.rows[node, N_PIECES] -= 1
     free_node(t, node)
 
 
 @inner
 def mark_row(t: Tables, node: int) -> None:
-    """What is promised to jobs that could use a row is planned anew: it came free."""
+    """What is reserved for jobs that could use a row is planned anew: it came free."""
     if t.meta[M_BACKFILL] == BACKFILL_CONSERVATIVE:
         mark_dirty(t)
         return
@@ -534,6 +535,27 @@ def _mark_all(t: Tables, gone: Any) -> int:
     return OK
 
 
+@inner
+def _wait_again(t: Tables, run: int, attempt: int, eligible: int, held: int) -> None:
+    """Let the task of a run that is about to be closed wait as that attempt."""
+    slot = take_entry(t)
+    t.entries[slot, E_JOB] = t.runs[run, R_JOB]
+    t.entries[slot, E_FIRST] = t.runs[run, R_TASK]
+    t.entries[slot, E_TASKS] = 1
+    t.entries[slot, E_ATTEMPT] = attempt
+    t.entries[slot, E_BUCKET] = t.runs[run, R_BUCKET]
+    t.entries[slot, E_PRIORITY] = t.runs[run, R_PRIORITY]
+    t.entries[slot, E_SUBMIT] = t.runs[run, R_SUBMIT]
+    t.entries[slot, E_ELIGIBLE] = eligible
+    t.entries[slot, E_HELD] = held
+    t.entries[slot, E_WALL] = t.runs[run, R_WALL]
+    t.entries[slot, E_PLANNED] = t.runs[run, R_PLANNED]
+    t.entries[slot, E_KEY] = t.runs[run, R_KEY]
+    t.entries[slot, E_DEADLINE] = t.runs[run, R_DEADLINE]
+    link_new(t, slot)
+    settle(t, slot)
+
+
 @kernel
 def end(at: Any, gone: Any) -> int:
     """End attempts (dtype END); with requeue the task waits again as the next attempt."""
@@ -548,23 +570,7 @@ def end(at: Any, gone: Any) -> int:
         run = find_two(t.run_index, t.runs, R_JOB, row["job"], row["task"])
         if row["requeue"] != 0:
             eligible = max(min(row["eligible_ms"], INF), t.runs[run, R_SUBMIT])
-            slot = new_entry(
-                t,
-                row["job"],
-                row["task"],
-                1,
-                row["attempt"] + 1,
-                t.runs[run, R_BUCKET],
-                t.runs[run, R_PRIORITY],
-                t.runs[run, R_SUBMIT],
-                eligible,
-                row["held"],
-                t.runs[run, R_WALL],
-                t.runs[run, R_PLANNED],
-                t.runs[run, R_KEY],
-                t.runs[run, R_DEADLINE],
-            )
-            settle(t, slot)
+            _wait_again(t, run, row["attempt"] + 1, eligible, row["held"])
         close_run(at, run, row["ended_ms"] if row["ended_ms"] > 0 else t.meta[M_CLOCK])
     t.meta[M_VERSION] += 1
     return OK
@@ -605,23 +611,7 @@ def put_back(t: Tables, run: int, attempt: int) -> None:
         return
     sibling = find_one(t.job_index, t.entries, E_JOB, t.runs[run, R_JOB])
     held = t.entries[sibling, E_HELD] if sibling >= 0 else 0
-    slot = new_entry(
-        t,
-        t.runs[run, R_JOB],
-        t.runs[run, R_TASK],
-        1,
-        attempt,
-        t.runs[run, R_BUCKET],
-        t.runs[run, R_PRIORITY],
-        t.runs[run, R_SUBMIT],
-        t.runs[run, R_ELIGIBLE],
-        held,
-        t.runs[run, R_WALL],
-        t.runs[run, R_PLANNED],
-        t.runs[run, R_KEY],
-        t.runs[run, R_DEADLINE],
-    )
-    settle(t, slot)
+    _wait_again(t, run, attempt, t.runs[run, R_ELIGIBLE], held)
 
 
 @kernel
