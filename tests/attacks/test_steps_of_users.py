@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterator
 from typing import NamedTuple, TypeVar
@@ -12,18 +13,21 @@ from hal.client.addresses.address import find_address
 from hal.client.rest import access_calls
 from hal.client.sync_client import Client
 from hal.core.model import DeniedError, HALError
+from hal.daemons.agent.keeper.sandbox_probe import find_sandbox
 from tests.attacks.other_user import as_user
 from tests.attacks.test_terminals import free_port
 from tests.e2e.conftest import LiveHal, new_home, until
 from tests.unix_users import UnixUser, unix_users
 
 T = TypeVar("T")
+needs_sandbox = pytest.mark.skipif(not find_sandbox(), reason="no sandbox here: apt-get install bubblewrap")
 ASK = """
 import http.client, os, socket, sys
 connection = http.client.HTTPConnection("hal")
 connection.sock = socket.socket(socket.AF_UNIX)
 connection.sock.connect(os.environ["HAL_STEP_SOCKET"])
-connection.request("GET", "/v1/whoami")
+token = os.environ.get("HAL_STEP_TOKEN")
+connection.request("GET", "/v1/whoami", headers={"Authorization": f"Bearer {token}"} if token else {})
 print(connection.getresponse().read().decode())
 """
 
@@ -171,3 +175,41 @@ def running_text(site: Site, user: UnixUser, script: str) -> str:
         job = client.submit(["sh", "-c", script], user=user.name)
         job.wait()
         return job.logs()
+
+
+def as_client(site: Site, user: UnixUser) -> dict[str, str]:
+    """Variables with which `hal` is that user to HAL, with a token of theirs."""
+    made = site.hal.run("api-token", "create", user.name, "--json", check=True)
+    url = f"http://{(site.hal.root / 'run' / 'rest-tcp').read_text().strip()}"
+    return {"HAL_URL": url, "HAL_TOKEN": json.loads(made.out)["secret"]}
+
+
+@pytest.mark.parametrize("sandbox", ["no", pytest.param("yes,no-network", marks=needs_sandbox)])
+def test_a_secret_is_a_file_of_its_users_step_alone(site: Site, sandbox: str) -> None:
+    """While the step runs another user's step cannot read it, or see it; afterwards it is gone. Also in a sandbox."""
+    value = f"{sandbox} battery staple"
+    client = as_client(site, site.alice)
+    site.hal.run("secret", "set", "db", text=value, check=True, **client)
+    script = (
+        "cat $HAL_SECRETS_DIR/db; echo; echo $HAL_SECRETS_DIR; (echo >$HAL_SECRETS_DIR/x) 2>/dev/null || echo closed"
+    )
+    options = ("--secret", "db", "--sandbox", sandbox, "-C", site.alice.home)
+    job = site.hal.run("submit", *options, "--", "sh", "-c", f"{script}; sleep 600", check=True, **client).out.strip()
+    until(lambda: "closed" in site.hal.run("logs", job, **client).out, "it has read it")
+    read, directory, closed = site.hal.run("logs", job, **client).out.splitlines()
+    assert (read, closed) == (value, "closed")
+    stolen = f"cat {directory}/db; ls {directory}; ls {os.path.dirname(directory)}; grep -rs 'battery' /run /dev/shm"
+    assert running_text(site, site.bob, f"({stolen}) 2>/dev/null; echo nothing") == "nothing\n"
+    site.hal.run("cancel", job, check=True, **client)
+    until(lambda: not os.path.exists(f"{directory}/db"), "it is gone")
+
+
+@needs_sandbox
+def test_a_sandboxed_step_of_a_user_is_that_user_and_reaches_hal(site: Site) -> None:
+    """The sandbox is made by a process without any rights but the user's."""
+    script = f"id -u; touch {site.alice.home}/x 2>/dev/null || echo closed; /usr/bin/python3 -c '{ASK}'"
+    with site.hal.client() as client:
+        job = client.submit(["sh", "-c", script], user=site.alice.name, sandbox="yes", workdir="/var")
+        assert job.wait().exit_code == 0, job.logs("stderr")
+        uid, closed, who = job.logs().splitlines()
+    assert (int(uid), closed, json.loads(who)["user"]) == (site.alice.uid, "closed", site.alice.name)
