@@ -88,8 +88,8 @@ def test_a_foreign_home_is_an_error_of_one_line(hal_home: Path) -> None:
     home.chmod(0o700)
 
     def look() -> list[tuple[str, int, str]]:
-        seen = []
-        for words in (["status"], ["jobs"], ["down"], ["up"], ["backup", f"/tmp/hal-t-{os.getpid()}"], ["token", "list"]):
+        seen, copy = [], f"/tmp/hal-t-{os.getpid()}"
+        for words in (["status"], ["jobs"], ["down"], ["up"], ["backup", copy], ["token", "list"]):
             code, said = ran(words, {"HAL_HOME": str(home), "HOME": "/nonexistent"})
             seen.append((words[0], code, said))
         return seen

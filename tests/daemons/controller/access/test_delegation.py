@@ -16,6 +16,7 @@ import pytest
 
 from hal.core.model.policy import Account, Limit, Policy, Queue
 from hal.core.model.policy_delegation import keep_delegated
+from hal.daemons.controller.access.oidc_settings import GroupsSection
 from hal.daemons.controller.access.settings import AccessSection
 from hal.daemons.controller.config import Config
 from hal.daemons.controller.service.policy import delegated
@@ -349,6 +350,20 @@ def test_access_is_explained_right_by_right(hal_home: Path) -> None:
 
     config = Config(policy=POLICY, access=access)
     with_people(hal_home, body, config)
+
+
+def test_a_role_by_a_group_of_the_machine_is_explained_by_the_group(hal_home: Path) -> None:
+    groups = GroupsSection(operators=("daemon",), users=("lab",))
+    access = AccessSection(socket=str(hal_home / "public.sock"), groups=groups)
+
+    async def body(people: People) -> None:
+        found = (await people.hal.http.get("/v1/access", params={"user": "daemon"})).json()
+        assert found["role"] == "operator"
+        assert ("role operator", "hal.toml: access.groups.operators names daemon") in [
+            (one["right"], one["rule"]) for one in found["grants"]
+        ]
+
+    with_people(hal_home, body, Config(policy=POLICY, access=access))
 
 
 def test_safety_nobody_but_an_operator_is_told_of_the_rights_of_others(hal_home: Path) -> None:

@@ -43,6 +43,7 @@ async def show_access(api: ControllerApi, call: Call) -> object:
     found = partial(
         explain,
         user,
+        groups=await api.logins.system_groups(user),
         owner=user_name(os.geteuid()),
         settings=api.access,
         tokens=api.tokens.book.all(),

@@ -6,7 +6,7 @@ thread: the policy is one frozen value.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any, Final
 
 from msgspec import Struct
@@ -22,6 +22,7 @@ from hal.rest.rights import Role
 MAX_SHOWN: Final = 1_000
 """Queues, accounts, limits and tokens that one answer lists, of each."""
 ROOT: Final = "root"
+_BY_GROUP: Final = ((Role.ADMIN, "admins"), (Role.OPERATOR, "operators"), (Role.USER, "users"))
 _SCOPES: Final = ("queue", "account", "user", "qos")
 
 
@@ -83,14 +84,22 @@ class AccessView(Struct, frozen=True, kw_only=True):
 
 
 def explain(
-    user: str, *, owner: str, settings: AccessSection, tokens: Iterable[Token], policy: Policy, now_ms: int
+    user: str,
+    *,
+    owner: str,
+    settings: AccessSection,
+    groups: Collection[str] = (),
+    tokens: Iterable[Token],
+    policy: Policy,
+    now_ms: int,
 ) -> AccessView:
     """
     Args:
         owner: who started this HAL.
+        groups: of the user on this machine.
         tokens: all that there are.
     """
-    role, grants = _roles(user, owner, settings)
+    role, grants = _roles(user, owner, settings, groups)
     grants += [_of_token(token) for token in tokens if token.user == user and token.live(now_ms)][:MAX_SHOWN]
     queues = [_queue(user, queue) for queue in policy.queues.values()]
     accounts = [_account(user, account, policy) for account in policy.accounts.values()]
@@ -127,7 +136,7 @@ def explain(
     )
 
 
-def _roles(user: str, owner: str, settings: AccessSection) -> tuple[Role | None, list[Grant]]:
+def _roles(user: str, owner: str, settings: AccessSection, groups: Collection[str]) -> tuple[Role | None, list[Grant]]:
     grants: list[Grant] = []
     if user in (owner, ROOT):
         grants.append(
@@ -138,11 +147,18 @@ def _roles(user: str, owner: str, settings: AccessSection) -> tuple[Role | None,
                 applies="requests over a Unix socket of this machine, and with HAL_HOME/token",
             )
         )
+    of_groups = (
+        (role, True, f"groups.{field} names {group}")
+        for role, field in _BY_GROUP
+        for group in getattr(settings.groups, field)
+        if group in groups
+    )
     rules = (
         (Role.ADMIN, user in settings.admins, "admins"),
         (Role.OPERATOR, user in settings.operators, "operators"),
         (Role.USER, user in settings.users, "users"),
         (Role.USER, user not in settings.users and settings.role_of("") is not None, 'users: "*"'),
+        *of_groups,
     )
     for role, named, rule in rules:
         if named and settings.socket:
@@ -152,7 +168,7 @@ def _roles(user: str, owner: str, settings: AccessSection) -> tuple[Role | None,
             )
     if any(grant.source in ("owner", "root") for grant in grants):
         return Role.ADMIN, grants
-    return settings.role_of(user) if settings.socket else None, grants
+    return settings.role_of(user, groups) if settings.socket else None, grants
 
 
 def _of_token(token: Token) -> Grant:

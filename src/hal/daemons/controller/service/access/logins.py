@@ -53,6 +53,15 @@ class Logins:
         self._provider = OidcProvider(parts.runtime, self._settings) if self._settings.issuer else None
         self._groups = GroupCache(parts.runtime, groups_of)
 
+    async def system_groups(self, user: str) -> frozenset[str]:
+        """The groups by which a user of this machine has a role at the socket for others; empty where none counts.
+
+        Raises:
+            UnreachableError, OverloadedError: as `GroupCache.of`.
+        """
+        access = self._parts.access
+        return await self._groups.of(user) if access.socket and access.groups.declared else frozenset()
+
     def offer(self) -> LoginOffer:
         """How people log in here.
 
