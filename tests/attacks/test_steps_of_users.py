@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from collections.abc import Callable, Iterator
 from typing import NamedTuple, TypeVar
 
@@ -14,6 +15,8 @@ from hal.client.rest import access_calls
 from hal.client.sync_client import Client
 from hal.core.model import DeniedError, HALError
 from hal.daemons.agent.keeper.sandbox_probe import find_sandbox
+from hal.runtime.identity import kill
+from hal.runtime.identity import running as running_process
 from tests.attacks.other_user import as_user
 from tests.attacks.test_terminals import free_port
 from tests.e2e.conftest import LiveHal, new_home, until
@@ -213,3 +216,24 @@ def test_a_sandboxed_step_of_a_user_is_that_user_and_reaches_hal(site: Site) -> 
         assert job.wait().exit_code == 0, job.logs("stderr")
         uid, closed, who = job.logs().splitlines()
     assert (int(uid), closed, json.loads(who)["user"]) == (site.alice.uid, "closed", site.alice.name)
+
+
+@pytest.mark.parametrize("victim", ["controller", "agent-n1", "keeper-n1"])
+def test_whoever_dies_a_step_stays_its_users_and_its_secret_goes(site: Site, victim: str) -> None:
+    """Killed while the step runs: every process of the step is its user's before and afterwards."""
+    client = as_client(site, site.alice)
+    site.hal.run("secret", "set", "db", text="staple", check=True, **client)
+    script = "echo $HAL_SECRETS_DIR; while sleep 0.05; do id -u >>uids; done"
+    options = ("--secret", "db", "-C", site.alice.home)
+    job = site.hal.run("submit", *options, "--", "sh", "-c", script, check=True, **client).out.strip()
+    until(lambda: site.hal.run("logs", job, **client).out, "it has begun")
+    directory = site.hal.run("logs", job, **client).out.strip()
+    killed = running_process(site.hal.home.pid_file(victim))
+    assert killed is not None
+    kill(killed, signal.SIGKILL)
+    site.hal.up()
+    until(lambda: site.hal.run("nodes").out.count(" up "), "the node is back")
+    site.hal.run("cancel", job, check=True, **client)
+    until(lambda: "cancelled" in site.hal.run("show", job, **client).out, "it has ended")
+    assert set((site.alice.home / "uids").read_text().split()) == {str(site.alice.uid)}
+    until(lambda: not os.path.exists(f"{directory}/db"), "its secret is gone")
