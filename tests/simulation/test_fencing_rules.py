@@ -159,8 +159,8 @@ class FreshAtAnyTime(NodeGates):
     """A start that was to wait for its prolog is taken for one that has just been sent."""
 
     def _started(self, frame: Start) -> Start | None:
-        stamp = self._stamp_boot_ms or frame.stamp_boot_ms
-        return super()._started(replace(frame, stamp_boot_ms=stamp, epoch=max(self._epoch, frame.epoch)))
+        stamp = self._lease.stamp_boot_ms or frame.stamp_boot_ms
+        return super()._started(replace(frame, stamp_boot_ms=stamp, epoch=max(self._lease.epoch, frame.epoch)))
 
 
 class AsksNobody(GateServices):

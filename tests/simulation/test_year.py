@@ -59,6 +59,7 @@ BOUNDS: Final = {
     "task_spans": (30 // ROUND_DAYS + LAG) * JOBS,
     "attempts": (20 // ROUND_DAYS + LAG) * ATTEMPTS,
     "gang_nodes": 0,
+    "removals": (30 // ROUND_DAYS + LAG) * JOBS,
     "forgets": 2 * JOBS * LAG,
     "nodes": 1,
     "policies": 5,
