@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import os
 import statistics
-import tempfile
 import time
-from pathlib import Path
 from typing import Final
 
 from hal.core.model import StepId
 from hal.core.model.sandbox import NO_NETWORK, USUAL
 from hal.daemons.agent.keeper.sandbox_probe import find_sandbox
 from hal.wire.frames.agent_keeper import Start, StepStart, StepTemplate
-from secrets_of_steps import Controller, report
+from secrets_of_steps import Controller, at_a_node, report
 
 LONE: Final = 100
 WARM: Final = 15
@@ -55,16 +53,7 @@ def main() -> None:
     if not find_sandbox():
         print("no sandbox can be made here: apt-get install bubblewrap")
         raise SystemExit(SKIPPED)
-    with tempfile.TemporaryDirectory() as directory:
-        home = Path(directory) / "home"
-        home.mkdir(mode=0o700)
-        (home / "hal.toml").write_text("[access]\nrun_as_owner = true\n")
-        node = Controller(home)
-        try:
-            node.until(lambda: node.stamp)
-            took = lone(node)
-        finally:
-            node.close()
+    took = at_a_node(lone)
     plain = statistics.median(took["none"])
     report("sandbox-lone-step-none", plain, None, "start frame to exit frame of `true`, median")
     for kind, found in took.items():

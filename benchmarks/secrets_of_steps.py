@@ -12,8 +12,9 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 HERE: Final = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
@@ -27,6 +28,7 @@ from hal.wire.frames.agent_keeper import Start, StepStart, StepTemplate  # noqa:
 from hal.wire.frames.controller_agent import JobSecrets, Secrets  # noqa: E402
 from tests.daemons.agent.test_agent_process import Node  # noqa: E402
 
+T = TypeVar("T")
 LONE: Final = 200
 WARM: Final = 30
 REST_S: Final = 0.015
@@ -101,8 +103,8 @@ def report(bench: str, value: float, target: float | None, note: str) -> None:
     print(json.dumps(line | {"note": note}))
 
 
-def main() -> None:
-    report("secrets-opened", opened_ms(), TARGET_MS, "three of 4 KiB found, opened and encoded, median")
+def at_a_node(measure: Callable[[Controller], T]) -> T:
+    """What is measured at a real agent and keeper of their own."""
     with tempfile.TemporaryDirectory() as directory:
         home = Path(directory) / "home"
         home.mkdir(mode=0o700)
@@ -110,9 +112,14 @@ def main() -> None:
         node = Controller(home)
         try:
             node.until(lambda: node.stamp)
-            took = lone(node)
+            return measure(node)
         finally:
             node.close()
+
+
+def main() -> None:
+    report("secrets-opened", opened_ms(), TARGET_MS, "three of 4 KiB found, opened and encoded, median")
+    took = at_a_node(lone)
     plain = statistics.median(took[False])
     report("secrets-lone-step-none", plain, None, "start frame to exit frame of `true`, median")
     report("secrets-added", statistics.median(took[True]) - plain, TARGET_MS, "to such a step by three secrets")
