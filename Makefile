@@ -4,6 +4,8 @@ SHELL := /bin/sh
 VENV := .venv
 PY := $(VENV)/bin/python
 READY := $(VENV)/.installed
+JUPYTER := $(VENV)/jupyter
+COMPILE := -m hal.runtime.kernel_compiler
 
 # Compiled kernels lie beside the packages they were compiled with, so that every target and every HAL_HOME shares them.
 export HAL_CACHE ?= $(CURDIR)/$(VENV)/hal-cache
@@ -20,9 +22,12 @@ endif
 PLANES := $(sort $(filter-out __pycache__ all attacks,$(patsubst tests/planes/%/,%,$(wildcard tests/planes/*/))))
 PLANE_TARGETS := $(PLANES:%=test-%)
 
+# What `make lint` checks, two at a time: types take as long as all others.
+LINTS := lint-types lint-format lint-imports lint-generated
+
 .DEFAULT_GOAL := help
 .PHONY: help setup kernels demo mutate test test-all test-attacks soak bench bench-engine bench-loop lint format spec clean moved
-.PHONY: $(PLANE_TARGETS)
+.PHONY: $(PLANE_TARGETS) $(LINTS)
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z][a-z%-]*:.*## / { sub("%", "PLANE", $$1); printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -33,22 +38,34 @@ $(READY): pyproject.toml constraints.txt tools/setup $(MOVED)
 setup: $(READY) ## make .venv with the pinned dependencies (other targets do this when needed)
 	@:
 
+# For one test, apart from all else: its 60 packages would change what others find installed.
+$(JUPYTER)/.installed: $(READY) constraints.txt
+	@rm -rf $(JUPYTER)
+	@$(PY) -m pip install -q --disable-pip-version-check --target $(JUPYTER) -c constraints.txt jupyter-server
+	@touch $@
+
 kernels: $(READY) ## compile the engine's numba kernels (a minute or two, once per version of their source)
-	@$(PY) tools/compile_kernels.py
+	@$(PY) $(COMPILE) --cache "$(HAL_CACHE)"
 
 demo: kernels ## a workflow on this machine, then a replay of a synthetic log; plots in out/demo
 	@$(PY) examples/demo/demo.py
 
-test: kernels lint ## lint, types, import contracts, generated files, all fast tests (under 4 minutes)
-	$(PY) -m pytest -n 2 -m "not slow and not soak and not attack"
+# Types are checked beside the tests, which wait now and then; what mypy says comes last.
+test: $(READY) ## lint, types, import contracts, generated files, all fast tests (about 5 minutes)
+	@$(MAKE) --no-print-directory -j 2 $(filter-out lint-types,$(LINTS)) kernels
+	$(PY) -m mypy > $(VENV)/mypy.log 2>&1 & types=$$!; \
+	$(PY) -m pytest -n 2 --dist worksteal -m "not slow and not soak and not attack"; tests=$$?; \
+	wait $$types; types=$$?; cat $(VENV)/mypy.log; exit $$((tests + types))
 
-# What `make test` leaves out. It tries a third of the examples of each property test (tests/examples.py), these try all.
+# What `make test` leaves out. It tries a fifth of the examples of each property test (tests/examples.py), these try all.
 test-all $(PLANE_TARGETS) test-%: export HYPOTHESIS_PROFILE ?= ci
 
-test-all: kernels ## what `make test` leaves out: slow tests; all examples, with array bounds checked (15 minutes more)
-	$(PY) -m pytest -n 2 -m "slow or attack" --timeout 900
-	NUMBA_BOUNDSCHECK=1 HAL_CACHE="$(HAL_CACHE)-boundscheck" $(PY) tools/compile_kernels.py
-	NUMBA_BOUNDSCHECK=1 HAL_CACHE="$(HAL_CACHE)-boundscheck" $(PY) -m pytest -n 2 \
+# Slow tests wait for processes more than they compute: three at a time, and kernels compile where all of them wait.
+test-all: kernels $(JUPYTER)/.installed ## what `make test` leaves out: slow tests; all examples, with array bounds checked (about 25 minutes more)
+	NUMBA_BOUNDSCHECK=1 $(PY) $(COMPILE) --for-parent --cache "$(HAL_CACHE)-boundscheck" & compiling=$$!; \
+	$(PY) -m pytest -n 3 --dist worksteal -m "slow or attack" --timeout 900; tests=$$?; \
+	wait $$compiling && exit $$tests
+	NUMBA_BOUNDSCHECK=1 HAL_CACHE="$(HAL_CACHE)-boundscheck" $(PY) -m pytest -n 2 --dist worksteal \
 		-m "(kernels or hypothesis) and not slow and not soak and not attack" --timeout 900
 
 test-attacks: kernels ## hostile strangers, users, jobs and nodes against a real HAL (part of test-all; as root)
@@ -80,10 +97,19 @@ bench-loop: kernels ## the longest turn of the controller's loop under the worst
 	$(PY) benchmarks/run.py loop
 
 lint: $(READY) ## ruff, formatting, mypy --strict, import contracts, drift of generated files
+	@$(MAKE) --no-print-directory -j 2 $(LINTS)
+
+lint-types: $(READY)
+	$(PY) -m mypy
+
+lint-format: $(READY)
 	$(PY) -m ruff check
 	$(PY) -m ruff format --check
-	$(PY) -m mypy
+
+lint-imports: $(READY)
 	$(VENV)/bin/lint-imports
+
+lint-generated: $(READY)
 	$(PY) -m hal.spec --check
 	$(PY) tools/sync_client.py --check
 

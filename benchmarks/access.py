@@ -98,7 +98,7 @@ def decisions() -> None:
         used=lambda token: None, steps=StepCredentials(lambda: "i", lambda: "s", None),
     )  # fmt: skip
     path = PathOwnership(Jobs(), Delegations(lambda: POLICY), DELEGATED)
-    rights = Rights(RIGHTS, for_narrowed=FOR_NARROWED, check_path=path.check)
+    rights = Rights(RIGHTS, for_narrowed=FOR_NARROWED)
     headers = {b"authorization": f"Bearer {texts[1]}".encode()}
 
     async def decide(job: str) -> None:
@@ -109,7 +109,7 @@ def decisions() -> None:
             scope={"path_template": "/v1/jobs/{job}", "state": {"visit": visit}},
         )
         try:
-            await rights.enforce(request)
+            await rights.enforce(request, path.check)
         except HALError:
             assert job == "3"
 

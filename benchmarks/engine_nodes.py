@@ -15,6 +15,7 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator
 
 import engine_waiting
 from _clusters import (
@@ -125,7 +126,11 @@ def _curve(axes: Axes, sizes: tuple[int, ...], costs: list[float], title: str, l
     axes.set_xticks(sizes, [f"{size:,}" for size in sizes], fontsize=7)
     axes.minorticks_off()
     axes.set_ylim(bottom=min(costs) / 3, top=3 * max(costs))
+    axes.yaxis.set_major_locator(LogLocator(base=10, subs=(1.0, 2.0, 5.0)))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda cost, _: f"{cost:g}"))
     axes.grid(True, color="#e5e7eb")
+    if line:
+        axes.text(sizes[0], max(costs) * 1.6, "dashed: proportional growth", color="#6b7280", fontsize=7)
 
 
 if __name__ == "__main__":

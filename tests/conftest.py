@@ -6,6 +6,7 @@ Nothing here replaces a part of HAL: the fixtures only say where HAL may write a
 from __future__ import annotations
 
 import gc
+import importlib
 import os
 import select
 import shutil
@@ -14,7 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Final
 
@@ -64,12 +65,27 @@ os.environ.pop("HAL_URL", None)
 os.environ.pop("HAL_TOKEN", None)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    """Where several processes run all tests, each first imports its share of them: what pytest makes of the assertions
+    of a module takes longer than importing it, and is kept beside the module for the others."""
+    workers = getattr(session.config, "workerinput", None)
+    here = Path(__file__).parent
+    if workers is None or [Path(arg).resolve() for arg in session.config.args] != [here]:
+        return
+    modules = sorted(here.rglob("test_*.py"))
+    for path in modules[int(workers["workerid"].removeprefix("gw")) :: workers["workercount"]]:
+        # A module that cannot be imported, or skips itself, is collected again, which says so.
+        with suppress(Exception, pytest.skip.Exception):
+            importlib.import_module(".".join(path.relative_to(session.config.rootpath).with_suffix("").parts))
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what runs again with array bounds checked."""
     core = Path(__file__).parent / "core"
-    of_kernels = {core / "engine", core / "kernels"}
+    of_kernels = (f"{core / 'engine'}{os.sep}", f"{core / 'kernels'}{os.sep}")
     for item in items:
-        if of_kernels & {*item.path.parents}:
+        if str(item.path).startswith(of_kernels):
             item.add_marker(pytest.mark.kernels)
 
 

@@ -14,6 +14,7 @@ import pytest
 
 import hal
 from hal.cli.main import root
+from hal.core.interfaces.policy import BucketView, JobView
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 
@@ -142,14 +143,16 @@ def test_python_in_documents_compiles(path: Path) -> None:
 
 
 def test_no_tracked_file_names_one_machine_or_a_registry() -> None:
-    """No tracked text names a private directory or the address of a package registry."""
+    """No tracked text names a private directory or the address of a package registry; a room of the repository may be
+    called as one of these directories is."""
+    private = re.compile("|".join(rf"(?<!\w){re.escape(p)}" if p[0] == "/" else re.escape(p) for p in PRIVATE_PLACES))
     found: list[str] = []
     for path in tracked_files():
         try:
             text = path.read_text()
         except UnicodeDecodeError:
             continue
-        found += [f"{path.relative_to(ROOT)}: {place}" for place in PRIVATE_PLACES if place in text]
+        found += [f"{path.relative_to(ROOT)}: {place}" for place in private.findall(text)]
     assert not found
 
 
@@ -223,6 +226,14 @@ def test_every_keyword_of_submit_is_in_the_python_page() -> None:
     section = (ROOT / "docs" / "python.md").read_text().partition("| keyword | |\n")[2].partition("\n\n")[0]
     shown = [code for row in section.splitlines()[1:] for code in re.findall(r"`([a-z_]+)[`=]", row.split("|")[1])]
     assert sorted(shown) == sorted(hal.JobOptions.__annotations__)
+
+
+def test_the_plugin_page_names_every_column_that_an_order_receives() -> None:
+    """Of jobs and of buckets."""
+    text = (ROOT / "docs" / "plugins.md").read_text().partition("An `Order` receives waiting jobs (")[2]
+    jobs, buckets = text.partition(") and buckets (")[0], text.partition(") and buckets (")[2].partition(")")[0]
+    for listed, view in ((jobs, JobView), (buckets, BucketView)):
+        assert re.findall(r"`([a-z_]+)`", listed) == [name for name in view.__struct_fields__ if name != "advice"]
 
 
 def test_the_pages_list_the_same_variables_of_a_step() -> None:

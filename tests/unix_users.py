@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import itertools
 import os
 import pwd
 import shutil
@@ -31,11 +32,15 @@ class UnixUser(NamedTuple):
     home: Path
 
 
+_SETS = itertools.count(1)
+"""Tests of one process may have several sets at a time."""
+
+
 @contextmanager
 def unix_users(count: int) -> Iterator[list[UnixUser]]:
     """Make so many users, with homes in a directory through which everybody may pass."""
     home = Path(tempfile.mkdtemp(prefix="hal-t-", dir="/var/tmp"))
-    stem = f"hal-t{os.getpid()}"
+    stem = f"hal-t{os.getpid()}-{next(_SETS)}"
     made: list[UnixUser] = []
     groups: list[str] = []
     home.chmod(0o711)

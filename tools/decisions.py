@@ -128,7 +128,7 @@ def logs(directory: Path | None) -> Iterator[tuple[str, Callable[[], object]]]:
         yield from replays(path.name, log, min(log.machine_procs or 1_024, 1_024), REAL_JOBS)
 
 
-def record(into: Path, seeds: range, directory: Path | None) -> int:
+def record(into: Path, seeds: range, directory: Path | None, *, sites_only: bool = False) -> int:
     """Play every input and write the record; 1 when an input failed a check of its own."""
     import hal.daemons.twin.replay as replaying
     from hal.core.engine import scheduler
@@ -139,7 +139,8 @@ def record(into: Path, seeds: range, directory: Path | None) -> int:
     lines = []
     failed = 0
     began_s = time.monotonic()
-    for name, play in (*sites(seeds), *advised(seeds), *logs(directory)):
+    replays = () if sites_only else logs(directory)
+    for name, play in (*sites(seeds), *advised(seeds), *replays):
         recorder.begin()
         try:
             play()
@@ -173,13 +174,14 @@ def main() -> int:
     recording.add_argument("into", type=Path)
     recording.add_argument("--seeds", type=int, default=SEEDS, help="random sites (default: %(default)s)")
     recording.add_argument("--logs", type=Path, help="a directory of *.swf.gz")
+    recording.add_argument("--sites-only", action="store_true", help="replay no logs")
     comparing = commands.add_parser("compare", help="name every input whose plans differ")
     comparing.add_argument("before", type=Path)
     comparing.add_argument("after", type=Path)
     args = parser.parse_args()
     if args.command == "compare":
         return compare(args.before, args.after)
-    return record(args.into, range(args.seeds), args.logs)
+    return record(args.into, range(args.seeds), args.logs, sites_only=args.sites_only)
 
 
 if __name__ == "__main__":

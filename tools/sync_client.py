@@ -61,6 +61,8 @@ TEXTS: Final = {
     "from collections.abc import AsyncIterator, Awaitable, Callable": "from collections.abc import Callable, Iterator",
     "Callable[[float], Awaitable[object]]": "Callable[[float], object]",
     "await hal.aconnect()": "hal.connect()",
+    "from hal.client.flows.async_work import on_thread\n": "",
+    "await on_thread(step.do)": "step.do()",
     "async ": "",
     "await ": "",
 }

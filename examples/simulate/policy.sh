@@ -33,6 +33,8 @@ END
 
 # A synthetic log at full load. Its 40 users are dealt out: half of the work is physics.
 hal workload generate --jobs 1500 --cpus 128 --load 1.0 --users 40 --seed 3 -o "$out/log.swf.gz"
+# 31 of its jobs are larger than 96 processors. The changed policy refuses them, so its figures are marked: look at those
+# over the jobs that both started.
 hal simulate "$out/log.swf.gz" --config "$out/today.toml" --config "$out/change.toml" \
     --accounts physics=2,biology=1,chemistry=1 --plot "$out/shares.svg"
 hal simulate "$out/log.swf.gz" --config "$out/today.toml" --config "$out/change.toml" \

@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 
 from hal.client.sync_client import Client
+from tests.attacks.stream_site import Site, stream_site
 from tests.e2e.conftest import LiveHal, new_home
 from tests.e2e.conftest import own_hal as own_hal
 from tests.e2e.conftest import shared_hal as shared_hal
 
-_HERE = Path(__file__).parent
+_HERE = f"{Path(__file__).parent}{os.sep}"
 TIMEOUT_S = 300
 """Of each test; what is waited for has deadlines of its own."""
 
@@ -24,7 +25,7 @@ TIMEOUT_S = 300
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark them; skip them where they cannot run."""
     for item in items:
-        if _HERE in item.path.parents:
+        if str(item.path).startswith(_HERE):
             item.add_marker(pytest.mark.attack)
             item.add_marker(pytest.mark.timeout(TIMEOUT_S))
             if os.geteuid() != 0:
@@ -45,4 +46,11 @@ def hal() -> Iterator[LiveHal]:
 def client(hal: LiveHal) -> Iterator[Client]:
     """A client of its owner's."""
     with hal.client() as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def site() -> Iterator[Site]:
+    """A HAL of root with jobs of a user's, for what enters steps."""
+    with stream_site() as made:
         yield made

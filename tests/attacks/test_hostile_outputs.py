@@ -45,8 +45,9 @@ def steps(hal: LiveHal, client: Client) -> Path:
 
 
 def running_now(job: Job, gone: Path) -> None:
-    """Wait until the job has done what it is here for."""
+    """Wait until the job has done what it is here for, and the controller knows that it runs."""
     until(gone.exists, "the job did not come so far")
+    until(lambda: job.refresh().state == "running", "the job is not said to run")
 
 
 IN_ITS_PLACE = {

@@ -15,7 +15,7 @@ from hal.client.rest import access_calls
 from hal.client.sync_client import Client
 from hal.core.model import DeniedError, HALError
 from hal.daemons.agent.keeper.sandbox_probe import find_sandbox
-from hal.runtime.identity import kill
+from hal.runtime.identity import ProcessIdentity, kill
 from hal.runtime.identity import running as running_process
 from tests.attacks.other_user import as_user
 from tests.attacks.test_terminals import free_port
@@ -218,7 +218,17 @@ def test_a_sandboxed_step_of_a_user_is_that_user_and_reaches_hal(site: Site) -> 
     assert (int(uid), closed, json.loads(who)["user"]) == (site.alice.uid, "closed", site.alice.name)
 
 
-@pytest.mark.parametrize("victim", ["controller", "agent-n1", "keeper-n1"])
+def watchers(site: Site) -> list[ProcessIdentity]:
+    """The processes over alice's steps: her helper, and root's recorder above it."""
+    found = []
+    for path in site.hal.home.node("n1").journal.glob("helper-*.log"):
+        words = path.read_text().split(maxsplit=8)
+        if words[7] == str(site.alice.uid):
+            found += [ProcessIdentity(int(words[at]), int(words[at + 1])) for at in (1, 5)]
+    return found
+
+
+@pytest.mark.parametrize("victim", ["controller", "agent-n1", "keeper-n1", "helper and recorder"])
 def test_whoever_dies_a_step_stays_its_users_and_its_secret_goes(site: Site, victim: str) -> None:
     """Killed while the step runs: every process of the step is its user's before and afterwards."""
     client = as_client(site, site.alice)
@@ -228,9 +238,11 @@ def test_whoever_dies_a_step_stays_its_users_and_its_secret_goes(site: Site, vic
     job = site.hal.run("submit", *options, "--", "sh", "-c", script, check=True, **client).out.strip()
     until(lambda: site.hal.run("logs", job, **client).out, "it has begun")
     directory = site.hal.run("logs", job, **client).out.strip()
-    killed = running_process(site.hal.home.pid_file(victim))
-    assert killed is not None
-    kill(killed, signal.SIGKILL)
+    daemon = running_process(site.hal.home.pid_file(victim))
+    killed = [daemon] if daemon is not None else watchers(site)
+    assert killed
+    for one in killed:
+        kill(one, signal.SIGKILL)
     site.hal.up()
     until(lambda: site.hal.run("nodes").out.count(" up "), "the node is back")
     site.hal.run("cancel", job, check=True, **client)

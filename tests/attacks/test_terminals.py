@@ -17,6 +17,7 @@ import select
 import signal
 import socket
 import sys
+import tarfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -50,6 +51,10 @@ NOUNS: Final = ("queue", "account", "qos", "limit", "booking", "gate")
 COMMANDS: Final[dict[str, tuple[list[str], ...]]] = {
     "up": (["--home", f"/proc/{EVIL}"], ["--nodes", "1", "--name", EVIL]),
     "agent": (["--controller", EVIL], ["--home", f"/proc/{EVIL}", "--join", EVIL, "--controller", "127.0.0.1:1"]),
+    "topology": ([], ["--level", EVIL]),
+    "topology check": ([f"/proc/{EVIL}"],),
+    "replace": (["1", "--", "x"], ["1", "--name", EVIL, "--wait"], [EVIL, "--", EVIL]),
+    "endpoint": (["x"], ["x", "--port", EVIL], [EVIL, "--user", EVIL]),
     "offer put": (["x", "--resources", "cpu=1"], [EVIL, "--resources", EVIL]),
     "offer list": ([],),
     "offer withdraw": (["x"], [EVIL]),
@@ -71,7 +76,15 @@ COMMANDS: Final[dict[str, tuple[list[str], ...]]] = {
     "restore": ([f"/proc/{EVIL}"], ["/etc/hostname", "--home", f"/proc/{EVIL}"]),
     "run": (["--", "true"], ["--detach", "--", "true"], ["--name", EVIL, "--", "true"]),
     "submit": (["--", "true"], [f"/proc/{EVIL}"], ["--set", EVIL, "--", "true"]),
-    "wait": (["1"], ["1", "2"]),
+    "cron add": (["x", "@daily", "--", "true"], [EVIL, EVIL, "--", "true"]),
+    "cron list": ([], ["--user", EVIL]),
+    "cron show": (["x"], [EVIL]),
+    "cron hold": (["x"], [EVIL]),
+    "cron resume": (["x"], [EVIL]),
+    "cron run": (["x"], [EVIL]),
+    "cron history": (["x"], [EVIL]),
+    "cron remove": (["x"], [EVIL]),
+    "wait": (["1"], ["1", "2"], ["1.0-1"]),
     "cancel": (["1"], ["--name", "x"]),
     "requeue": (["1"], ["--name", "x"]),
     "evict": (["1"], ["--node", "n1"], ["1", "--reason", EVIL]),
@@ -79,10 +92,20 @@ COMMANDS: Final[dict[str, tuple[list[str], ...]]] = {
     "release": (["1"], ["--name", "x"]),
     "update": (["1", "--priority", "-1"],),
     "jobs": ([], ["1"], ["--state", EVIL], ["-w"]),
-    "show": (["1"], ["1.0"], ["1", "--priority"], ["1", "--graph"], [EVIL]),
+    "show": (["1"], ["1.0"], ["1.0-1"], ["1", "--failed"], ["1", "--priority"], ["1", "--graph"], [EVIL]),
+    "history": ([], ["--by", "user"], ["--user", EVIL]),
+    "efficiency": (["1"], [EVIL]),
+    "gantt": ([], ["--node", EVIL]),
+    "fetch": (["1", "--list"], ["1", "--to", f"/proc/{EVIL}"], [EVIL]),
+    "exec": (["1", "--", "true"], [EVIL, "--", "true"]),
+    "alloc": (["--", "true"], ["--here", "--", "true"], ["--name", EVIL, "--", "true"]),
+    "hostfile": ([],),
+    "launch": (["--job", "1", "true"], ["--job", EVIL, "true"], ["--job", "1", "--node", EVIL, "true"]),
+    "forward": (["1", "8888"], [EVIL, "8888"]),
+    "attach": (["1"], [EVIL]),
     "graph": (["1"], ["1", "--dot"], ["1", "--mermaid"], [EVIL]),
     "why": (["1"], ["1.0"], [EVIL]),
-    "logs": (["1"], ["1", "-f"], ["1", "--tail", "1"], ["1", "--raw"]),
+    "logs": (["1"], ["1", "-f"], ["1", "--tail", "1"], ["1", "--raw"], ["1.0-1"], ["1.0-1", "-f"], ["1", "--failed"]),
     "nodes": ([], ["n1"]),
     "node cordon": (["n1"],),
     "node drain": (["n1"],),
@@ -91,7 +114,7 @@ COMMANDS: Final[dict[str, tuple[list[str], ...]]] = {
     "node list": ([],),
     "node remove": (["n1"],),
     "node resume": (["n1"],),
-    "node show": (["n1"], [EVIL]),
+    "node show": (["n1"], [EVIL], ["n1", "--devices"]),
     "queues": ([],),
     "shares": ([],),
     "events": ([], ["-f"], ["--job", "1"]),
@@ -209,6 +232,14 @@ def evil_answer(asked: Asked) -> Reply:
         offset, data = int(asked.query.get("offset", 0)), EVIL.replace("\r\nforged line\n", "").encode()
         about = {"HAL-Log-Offset": str(offset), "HAL-Log-Size": str(len(data)), "HAL-Log-Ended": "true"}
         return Reply(data[offset:], 200, {"Content-Type": "application/octet-stream", **about})
+    if asked.path.endswith("/outputs") and asked.method == "GET":
+        data = EVIL.replace("\r\nforged line\n", "").encode()
+        heads: list[dict[str, Any]] = [
+            {"task": 0, "attempt": 1, "node": EVIL, "size": len(data), "bytes": len(data), "path": EVIL},
+            {"task": 1, "attempt": 1, "node": EVIL, "error": EVIL},
+        ]
+        pieces = [json.dumps(head).encode() + b"\n" for head in heads]
+        return Reply(pieces[0] + data + pieces[1], 200, {"Content-Type": "application/vnd.hal.outputs"})
     if asked.path == "/v1/whoami":
         return as_json({"user": "me", "role": "admin", "peer": EVIL, "token": EVIL})
     for path, operations in SPEC["paths"].items():
@@ -216,11 +247,21 @@ def evil_answer(asked: Asked) -> Reply:
             responses = operations[asked.method.lower()]["responses"]
             status = min(code for code in responses if code.startswith("2"))
             kinds = responses[status]["content"]
+            if "application/x-tar" in kinds:
+                return Reply(evil_archive(), 200, {"Content-Type": "application/x-tar"})
             if "text/event-stream" in asked.headers.get("accept", ""):
                 event = json.dumps(evil_value(kinds["application/json"]["schema"])["events"][0])
                 return Reply(f"id: 1\ndata: {event}\n\n".encode(), 200, {"Content-Type": "text/event-stream"})
             return as_json(evil_value(kinds["application/json"]["schema"]), int(status))
     return problem(404, EVIL, EVIL, EVIL)
+
+
+def evil_archive() -> bytes:
+    """Of what was collected of a job that has named a file like that."""
+    data = io.BytesIO()
+    with tarfile.open(fileobj=data, mode="w") as tar:
+        tar.addfile(tarfile.TarInfo(EVIL))
+    return data.getvalue()
 
 
 def free_port() -> int:

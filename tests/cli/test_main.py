@@ -53,6 +53,33 @@ def test_version_imports_little() -> None:
     assert len(loaded) <= 120, f"{len(loaded)} modules: {loaded}"
 
 
+@pytest.mark.parametrize(
+    ("words", "never", "most"),
+    [
+        (("exec", "1", "--", "true"), {*HEAVY, "ssl", "email", "decimal", "shutil", "zoneinfo"}, 46),
+        (("jobs",), {*HEAVY, "ssl", "email", "shutil", "zoneinfo"} - {"msgspec"}, 70),
+    ],
+)
+def test_a_command_that_is_typed_often_imports_little(
+    words: tuple[str, ...], never: set[str], most: int, serve: Serve, hal_home: Path
+) -> None:
+    """Each of these modules is milliseconds before the first byte; the specs of jobs are for those who submit."""
+    code = (
+        "import sys; before = set(sys.modules)\nfrom hal.cli.main import main\n"
+        f"main({list(words)!r})\nprint(*sorted(set(sys.modules) - before))"
+    )
+    job = {"id": "1", "state": "running", "request": {"cpu": 1000}, "walltime": 60.0}
+    serve(lambda asked: problem(404, "not-found", "no") if asked.method == "POST" else as_json({"jobs": [job]}))
+    ran = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60, stdin=subprocess.DEVNULL
+    )
+    loaded = ran.stdout.splitlines()[-1].split()
+    assert not [name for name in loaded if name.partition(".")[0] in never]
+    own = {name for name in loaded if name.startswith("hal.")}
+    assert not own & {"hal.core.model.job", "hal.core.model.codec", "hal.client.specs", "hal.client.submission"}
+    assert len(own) <= most, f"{len(own)} modules of HAL: {sorted(own)}"
+
+
 def test_help_imports_no_command(hal: Hal) -> None:
     """The list of commands is known without them."""
     code = (
@@ -133,11 +160,13 @@ def test_a_mistyped_option_names_the_nearest(hal: Hal) -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("42.7",), "names a task; only whole jobs can be removed"),
+        (("--failed",), "for all jobs that failed: hal rm --state failed"),
+        (("42", "--failed", "--state", "cancelled"), "--state and --failed cannot be combined"),
+        (("42.7-",), "is not a range"),
         (("42", "--user", "x"), "ids and filters cannot be combined"),
         ((), "no job is named"),
         (("--all",), "for all ended jobs: hal rm --ended-before now"),
-        (("--ended-before", "yesterday", "-y"), "is not an instant"),
+        (("--ended-before", "the day before", "-y"), "is not an instant"),
     ],
 )
 def test_a_removal_that_makes_no_sense_is_refused_before_anybody_is_asked(
@@ -148,7 +177,20 @@ def test_a_removal_that_makes_no_sense_is_refused_before_anybody_is_asked(
     assert (ran.code, says in ran.err) == (2, True), ran.err
 
 
-@pytest.mark.parametrize("verb", ["cancel", "hold", "release", "requeue"])
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (("gantt", "-o", "day.svg"), "a file is named with --file"),
+        (("submit", "-o", "out.txt", "--", "true"), "the output of a job goes to --stdout FILE"),
+        (("simulate", "day.swf", "-o", "waits.svg"), "--config or --plot or --out-jobs"),
+    ],
+)
+def test_a_file_where_a_format_belongs_has_its_option_beside_it(words: tuple[str, ...], hint: str, hal: Hal) -> None:
+    ran = hal(*words)
+    assert (ran.code, hint in ran.err) == (2, True), ran.err
+
+
+@pytest.mark.parametrize("verb", ["cancel", "hold", "release"])
 def test_who_wants_all_jobs_is_told_how_to_name_them(verb: str, hal: Hal) -> None:
     """`--all` is no option of what acts on jobs: the hint is a line to type, and no option of another meaning."""
     ran = hal(verb, "--all")
@@ -157,10 +199,22 @@ def test_who_wants_all_jobs_is_told_how_to_name_them(verb: str, hal: Hal) -> Non
     assert "--label" not in ran.err
 
 
-def test_hal_alone_shows_the_help(hal: Hal) -> None:
-    """A newcomer who types `hal` sees what there is."""
-    ran = hal()
-    assert "hal up" in ran.out + ran.err
+def test_all_tasks_run_again_only_of_jobs_that_are_named(hal: Hal) -> None:
+    """`hal requeue --all` is about tasks, not about jobs, and says how jobs are named."""
+    ran = hal("requeue", "--all")
+    assert ran.code == 2
+    assert (
+        "--all means all tasks of the jobs that are named; for all jobs of a user: hal requeue --user NAME" in ran.err
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "line"), [((), "  up        Start HAL on this machine."), (("reader",), "Commands:")]
+)
+def test_a_group_alone_shows_its_help(words: tuple[str, ...], line: str, hal: Hal) -> None:
+    """A newcomer who types `hal` sees what there is, line by line, and no error."""
+    ran = hal(*words)
+    assert (ran.code, line in ran.err.splitlines(), "error" in ran.err) == (2, True, False)
 
 
 @pytest.mark.parametrize(
@@ -272,5 +326,11 @@ def test_completion_knows_commands_and_options() -> None:
         hal = [sys.executable, "-c", "import sys; sys.argv = ['hal']; from hal.cli.main import main; sys.exit(main())"]
         return subprocess.run(hal, env=env, capture_output=True, text=True, timeout=60).stdout
 
-    assert complete("hal re", 1).split() == ["plain,release", "plain,requeue", "plain,reader", "plain,restore"]
+    assert complete("hal re", 1).split() == [
+        "plain,replace",
+        "plain,release",
+        "plain,requeue",
+        "plain,reader",
+        "plain,restore",
+    ]
     assert "plain,--walltime" in complete("hal submit --wall", 2)

@@ -27,6 +27,19 @@ def connected(work: Callable[[hal.AsyncClient], Coroutine[Any, Any, Any]]) -> An
     return asyncio.run(main())
 
 
+def test_a_client_is_opened_as_a_context_manager_or_awaited(serve: Serve) -> None:
+    """Either way also as the coroutine that `asyncio.run` takes; what cannot connect raises when it is opened."""
+    serve(lambda asked: as_json({"version": "0.1.0"}))
+
+    async def opened() -> str:
+        async with hal.aconnect() as client:
+            return str((await client.version())["version"])
+
+    assert asyncio.run(opened()) == "0.1.0"
+    client = asyncio.run(hal.aconnect())
+    assert isinstance(client, hal.AsyncClient)
+
+
 def test_submit_wait_and_logs(serve: Serve) -> None:
     """One job's way."""
 

@@ -10,12 +10,24 @@ import pytest
 
 import hal
 from hal.client.sync_client import Client
+from hal.core.model import SpecError
 from tests.client.conftest import Serve
 from tests.client.scripted_server import Asked, Reply, as_json, problem
 
 
 def job(number: str = "1", state: str = "running", **more: object) -> dict[str, object]:
     return {"id": number, "state": state, **more}
+
+
+def test_gpus_may_name_their_type(serve: Serve, client: Client) -> None:
+    """It is a word of their model, which is a label; other constraints stay."""
+    server = serve(lambda asked: as_json({"ids": ["42"]}, 201))
+    client.submit(["true"], gpus="a100:2", constraints="ssd")
+    spec = server.asked[0].json["jobs"][0]
+    assert spec["request"]["gpu"] == "2"
+    assert [one["label"] for one in spec["constraints"]] == ["ssd", "hal.gpu.a100"]
+    with pytest.raises(SpecError, match="'A100' is not a type of GPUs"):
+        client.submit(["true"], gpus="A100:2")
 
 
 def test_submit_sends_the_spec_that_the_keywords_mean(serve: Serve, client: Client) -> None:
@@ -95,8 +107,13 @@ def test_a_malformed_spec_in_a_list_is_named_by_its_place_and_nothing_is_sent(se
         ({"walltime": "soon"}, "walltime: 'soon' is not a duration"),
         ({"array": range(5, 0)}, "has no task"),
         ({"after": "when:3"}, "is not KIND:JOB"),
-        ({"begin": "tomorrow"}, "begin: 'tomorrow' is not an instant"),
-        ({"env": ["A=1"]}, "env: expected a mapping"),
+        ({"begin": "soon"}, "begin: 'soon' is not an instant"),
+        ({"begin": "now+60"}, "begin: '60' has no unit"),
+        ({"walltime": "30"}, "walltime: '30' has no unit \\(did you mean 30s or 30m"),
+        ({"memory": "500"}, "memory: '500' has no unit \\(did you mean 500MiB or 500B"),
+        ({"env": ["A=1"]}, "env: expected a mapping.*such as {'SEED': 1}"),
+        ({"labels": ["a"]}, "labels: expected a mapping.*such as {'project': 'fit'}"),
+        ({"items": "a.dat"}, "items: expected a list.*such as .'a.dat', 'b.dat'"),
     ],
 )
 def test_a_bad_keyword_is_refused_here_with_what_to_write(

@@ -1,6 +1,6 @@
 """Hosts that part, lose power or stand still: what says `requeue` runs elsewhere when, and only when, that is safe.
 
-The timers are short, by configuration: L 6 s, T = 1.02 · (6 + 3 + 2) + 0.5 = 11.72 s. One cluster serves all tests.
+The timers are short, by configuration: L 10 s, T = 1.02 · (10 + 3 + 2) + 0.5 = 15.8 s. One cluster serves all tests.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from tests.cluster.hosts import DEADLINE_S, FREEZER, Cluster, Direction, Host, c
 TOML: Final = """
 [leases]
 heartbeat = "250ms"
-node = "6s"
+node = "10s"
 kill = "2s"
 slack = "500ms"
 """
-LEASE_MS: Final = 6_000
+LEASE_MS: Final = 10_000
 WORKERS: Final = 3
 
 

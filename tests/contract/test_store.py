@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from hal.core.model import AttemptState, Event, EventKind, JobSpec, NodeState, Retries, TaskState, check_spec
 from hal.store import (
@@ -44,6 +45,7 @@ from hal.store import (
     ReaderRow,
     RememberIdempotent,
     Removed,
+    RemoveTasks,
     Retention,
     StaleEpoch,
     StepEnd,
@@ -51,6 +53,8 @@ from hal.store import (
     Swept,
     TaskRangeRow,
 )
+from hal.store.operations import EACH_NODE, Preemption
+from hal.store.views import OldAttempt
 from tests.postgres_server import PostgresServer
 from tests.store.rows import TRUE, Leader, attempt, event, job, progress, submitted
 
@@ -453,6 +457,37 @@ def test_a_large_array_is_swept_a_piece_at_a_time(leader: Leader) -> None:
     assert swept == [Swept(0, 500, True), Swept(0, 500, True), Swept(1, 200, False), Swept(0, 0, False)]
 
 
+def test_a_gang_is_swept_a_piece_of_its_nodes_at_a_time(leader: Leader) -> None:
+    """1,201 nodes, of which the attempt itself names the first: 500, 500, then 200, the attempt and the job."""
+    names = tuple(f"n{number:04}" for number in range(1_201))
+    leader.commit(InsertJobs([ended(1, 10), job(2)]), InsertAttempts([attempt(1, nodes=names)]))
+    leader.commit(EndAttempts([AttemptEnd(1, 0, 1, AttemptState.SUCCEEDED, 9, more_nodes=names[1:])]))
+    leader.commit(MarkRemoved([1], Removed.JOB))
+    swept = [leader.store.sweep(50, Retention(), epoch=leader.epoch) for _ in range(4)]
+    assert swept == [Swept(0, 0, True), Swept(0, 0, True), Swept(1, 1, False), Swept(0, 0, False)]
+
+
+def test_an_old_attempt_of_a_gang_goes_a_piece_of_its_nodes_at_a_time(leader: Leader) -> None:
+    """700 nodes, of which the attempt itself names the first: 500, then 199 and the attempt."""
+    names = tuple(f"n{number:03}" for number in range(700))
+    leader.commit(*submitted(job(1)), InsertAttempts([attempt(1, nodes=names)]))
+    leader.commit(EndAttempts([AttemptEnd(1, 0, 1, AttemptState.PREEMPTED, 9, more_nodes=names[1:])]))
+    old = [OldAttempt(1, 0, 1, names)]
+    assert [leader.store.delete_attempts(old, epoch=leader.epoch) for _ in range(2)] == [True, False]
+    assert leader.store.attempts(1) == []
+
+
+def test_a_job_is_not_swept_until_all_its_nodes_are_named(leader: Leader) -> None:
+    """The group that marks it says so; another says that it is done. No node is called so."""
+    leader.commit(InsertJobs([ended(1, 10), job(2)]), InsertAttempts([attempt(1, ended_ms=9)]))
+    leader.commit(MarkRemoved([1], Removed.JOB), PutForgets([ForgetRow(EACH_NODE, 1)]))
+    assert leader.store.sweep(50, Retention(), epoch=leader.epoch) == Swept(0, 0, False)
+    assert (leader.store.forgets_left(), leader.store.forget_counts()) == ([1], {})
+    leader.commit(PutForgets([ForgetRow("n1", 1)]), DropForgets([ForgetRow(EACH_NODE, 1)]))
+    assert leader.store.sweep(50, Retention(), epoch=leader.epoch) == Swept(1, 1, False)
+    assert (leader.store.forgets_left(), leader.store.forget_counts()) == ([], {"n1": 1})
+
+
 def test_what_a_registered_reader_has_not_read_is_not_swept(leader: Leader) -> None:
     """Both jobs are removed: the one whose end was read goes at once, the other when that was read, too."""
     leader.commit(InsertJobs([job(1), job(2), job(3)]), InsertAttempts([attempt(1), attempt(2)]))
@@ -471,6 +506,76 @@ def test_what_a_registered_reader_has_not_read_is_not_swept(leader: Leader) -> N
 
 def _reader(attempts: int) -> ReaderRow:
     return ReaderRow(name="r", user="alice", created_ms=1, heard_ms=1, attempts=attempts)
+
+
+def ended_array(leader: Leader) -> JobRow:
+    """Job 1: tasks 0-3 succeeded, 4 and 5 failed (4 at its second attempt), 6-9 were cancelled before they ran."""
+    row = job(1, tasks=10, state=TaskState.FAILED, pending=0, succeeded=4, failed=2, cancelled=4, end_ms=900)
+    leader.commit(InsertJobs([replace(row, end_ms=None), job(2)]))
+    tries = [*((task, 1) for task in range(6)), (4, 2)]
+    leader.commit(InsertAttempts([attempt(1, task, number) for task, number in tries]))
+    ends = [AttemptState.SUCCEEDED if task < 4 else AttemptState.FAILED for task, _ in tries]
+    leader.commit(EndAttempts([AttemptEnd(1, *one, state, 800) for one, state in zip(tries, ends, strict=True)]))
+    leader.commit(PutTaskRanges(put=[TaskRangeRow(1, 6, 4, TaskState.CANCELLED)]), ProgressJobs([progress(row)]))
+    return row
+
+
+def test_removed_tasks_are_seen_by_nobody_and_their_attempts_go(leader: Leader) -> None:
+    """Of tasks 1, 4, 7 and 8: one succeeded, one failed, two were cancelled. The others stay as they were."""
+    row, store = ended_array(leader), leader.store
+    assert store.task_runs(1, 1, 9) == {
+        TaskState.SUCCEEDED: [(1, 4)],
+        TaskState.FAILED: [(4, 6)],
+        TaskState.CANCELLED: [(6, 9)],
+    }
+    gone = ((1, 2), (4, 5), (7, 9))
+    leader.commit(RemoveTasks(1, 900, gone, succeeded=1, failed=1, cancelled=2))
+    assert [task.task for task in store.tasks(1)] == [0, 2, 3, 5, 6, 9]
+    assert [task.task for task in store.tasks(1, after=5, limit=2)] == [6, 9]
+    assert [store.task(1, number) is None for number in (1, 2, 4, 8, 9)] == [True, False, True, True, False]
+    assert [task.task for task in store.tasks(1, [TaskState.FAILED])] == [5]
+    found = store.job(1)
+    assert found == replace(row, succeeded=3, failed=1, cancelled=2, version=3)
+    assert (found.removed_tasks, store.tasks_removed(1)) == (4, list(gone))
+    assert store.task_runs(1, 0, 10) == {
+        TaskState.SUCCEEDED: [(0, 1), (2, 4)],
+        TaskState.FAILED: [(5, 6)],
+        TaskState.CANCELLED: [(6, 7), (9, 10)],
+    }
+    going = store.going_attempts(1_000, Retention())
+    assert going == [OldAttempt(1, task, number, ("n1",)) for task, number in ((1, 1), (4, 1), (4, 2))]
+    assert not store.delete_going(going, epoch=leader.epoch)
+    assert store.going_attempts(1_000, Retention()) is None
+    assert [(one.task, one.attempt) for one in store.attempts(1)] == [(0, 1), (2, 1), (3, 1), (5, 1)]
+
+
+def test_tasks_of_a_job_that_has_run_again_are_not_removed(leader: Leader) -> None:
+    """It ended at 900, not at 800."""
+    row = ended_array(leader)
+    leader.commit(RemoveTasks(1, 800, ((0, 1),), succeeded=1))
+    assert (leader.store.job(1), leader.store.tasks_removed(1)) == (replace(row, version=2), [])
+
+
+def test_what_a_reader_has_not_read_of_removed_tasks_stays(leader: Leader) -> None:
+    """Ends 1 to 7; it has read 5: tasks 0 to 4 at their first attempts."""
+    ended_array(leader)
+    leader.commit(PutReaders((_reader(5),)), RemoveTasks(1, 900, ((4, 6),), failed=2))
+    going = leader.store.going_attempts(1_000, Retention())
+    assert going == [OldAttempt(1, 4, 1, ("n1",))]
+    leader.store.delete_going(going, epoch=leader.epoch)
+    assert leader.store.going_attempts(1_000, Retention()) == []
+    leader.commit(PutReaders((_reader(7),)))
+    left = leader.store.going_attempts(1_000, Retention())
+    assert left == [OldAttempt(1, 4, 2, ("n1",)), OldAttempt(1, 5, 1, ("n1",))]
+
+
+def test_a_job_goes_with_the_record_of_its_removed_tasks(leader: Leader) -> None:
+    """As if it had never been."""
+    ended_array(leader)
+    leader.commit(RemoveTasks(1, 900, ((0, 1), (6, 10)), succeeded=1, cancelled=4))
+    leader.commit(MarkRemoved([1], Removed.JOB))
+    assert leader.store.sweep(1_000, Retention(), epoch=leader.epoch) == Swept(jobs=1, attempts=7, more=False)
+    assert (leader.store.job(1), leader.store.tasks_removed(1)) == (None, [])
 
 
 def test_attempts_go_and_the_job_stays(leader: Leader) -> None:
@@ -520,6 +625,26 @@ def test_what_a_node_must_delete_stays_until_it_has_or_is_removed(leader: Leader
     leader.commit(DropForgets(rows[:1]))
     leader.commit(DropNodes(["n2"]))
     assert leader.store.forget_counts() == {"n1": 1}
+
+
+@pytest.mark.parametrize("counts", [(10, 1), (1, 10)])
+def test_what_a_node_must_delete_never_becomes_less(leader: Leader, counts: tuple[int, int]) -> None:
+    """Tasks 0 to 9 and task 0 alone, in either order, also in one operation: all ten."""
+    apart, together = ([ForgetRow("n1", job, 1, 0, count) for count in counts] for job in (1, 2))
+    for row in apart:
+        leader.commit(PutForgets([row]))
+    leader.commit(PutForgets(together))
+    assert leader.store.forgets("n1", limit=9) == [ForgetRow("n1", 1, 1, 0, 10), ForgetRow("n1", 2, 1, 0, 10)]
+
+
+def test_who_evicted_an_attempt_stays_with_it_when_it_ends_in_the_same_group(leader: Leader) -> None:
+    """Marked and ended at once: the end says nothing of it, and erases nothing."""
+    leader.commit(*submitted(job(1)), InsertAttempts([attempt(1)]))
+    evicted = Preemption(mode="requeue", at_ms=5, due_ms=9, by="bob", reason="new disk")
+    mark = AttemptMark(1, 0, 1, AttemptState.FINALISING, cause="preempted", preemption=evicted)
+    leader.commit(MarkAttempts([mark]), EndAttempts([AttemptEnd(1, 0, 1, AttemptState.PREEMPTED, 9)]))
+    (row,) = leader.store.attempts(1)
+    assert (row.state, row.preemption) == (AttemptState.PREEMPTED, evicted)
 
 
 def test_progress_and_edits_change_what_they_name(leader: Leader) -> None:

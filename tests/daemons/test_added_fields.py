@@ -13,7 +13,7 @@ from hal.daemons.agent.keeper.helper_link import plain_template
 from hal.daemons.agent.keeper.ports import Launch
 from hal.daemons.controller.nodes.order_frames import StartLease, start_frames
 from hal.wire.codec import FrameDecoder, encode
-from hal.wire.frames.agent_keeper import AGENT_KEEPER, Start, StepStart, StepTemplate, TemplateGate
+from hal.wire.frames.agent_keeper import AGENT_KEEPER, Start, StepStart, StepTemplate, TemplateGate, TemplateService
 from tests.daemons.agent.keeper.in_memory import Bench, Recorder
 
 STEP = StepId(7, 0, 1, 0)
@@ -63,7 +63,9 @@ def test_every_field_of_the_template_crosses_the_wire() -> None:
     """Each with a value that is not its default."""
     other = {str: "x", int: 3, bool: True, dict: {"A": "b"}, tuple: ("a",)}
     gate = TemplateGate("stage-in", GatePhase.PREPARING, 3, GatePolicy.FAIL)
-    plain = {name: other[type(value)] for name, value in msgspec.structs.asdict(StepTemplate()).items()}
-    values = {**plain, "gates": (gate,)}
+    service = TemplateService(ports=(("http", 8080),))
+    fields = msgspec.structs.asdict(StepTemplate())
+    plain = {name: other[type(value)] for name, value in fields.items() if name not in ("gates", "service")}
+    values = {**plain, "gates": (gate,), "service": service}
     frame = frame_with(StepTemplate(**values))
     assert FrameDecoder(AGENT_KEEPER).feed(encode(frame)) == [frame]

@@ -6,14 +6,18 @@ import contextlib
 import io
 import os
 import select
+import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import pytest
 
@@ -44,7 +48,10 @@ class LiveHal:
         self.environment = {**os.environ, "HAL_HOME": str(root)}
 
     def run(self, *args: object, text: str | None = None, check: bool = False, **env: str) -> Ran:
-        """`hal ARGS` as a process of its own."""
+        """`hal ARGS` as a process of its own: `hal up` and `hal down` an interpreter of its own, others a fork of this
+        one, which has imported everything."""
+        if args[0] not in ("up", "down"):
+            return _forked([str(word) for word in args], self.environment | env, text, check=check)
         ran = subprocess.run(
             self.command(*args),
             env=self.environment | env,
@@ -96,6 +103,48 @@ class LiveHal:
         if sockets is not None:
             shutil.rmtree(sockets, ignore_errors=True)
         shutil.rmtree(self.root, ignore_errors=True)
+
+
+def _forked(words: list[str], environment: dict[str, str], text: str | None, *, check: bool) -> Ran:
+    """`hal WORDS` in a fork: what it read, returned and wrote are those of a process, without a second of imports."""
+    with ExitStack() as files:
+        given, out, err = (files.enter_context(tempfile.TemporaryFile()) for _ in range(3))
+        given.write((text or "").encode())
+        given.seek(0)
+        pid = os.fork()
+        if pid == 0:
+            _become_command(words, environment, [given.fileno(), out.fileno(), err.fileno()])
+        ended = os.pidfd_open(pid)
+        files.callback(os.close, ended)
+        ready, _, _ = select.select([ended], [], [], 3 * DEADLINE_S)
+        if not ready:
+            os.kill(pid, signal.SIGKILL)
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        assert ready, f"hal {shlex.join(words)} went on and on"
+        out.seek(0)
+        err.seek(0)
+        ran = Ran(code, out.read().decode(), err.read().decode())
+    assert not check or ran.code == 0, ran.err
+    return ran
+
+
+def _become_command(words: list[str], environment: dict[str, str], streams: list[int]) -> NoReturn:
+    """In the fork: nothing of pytest is run again, whatever happens."""
+    code = 1
+    try:
+        os.environ.clear()
+        os.environ.update(environment)
+        for number, stream in enumerate(streams):
+            os.dup2(stream, number)
+        sys.stdin, sys.stdout, sys.stderr = (open(number, mode) for number, mode in enumerate("rww"))  # noqa: SIM115
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        code = main(words)
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except BaseException:
+        os.write(2, traceback.format_exc().encode())
+    finally:
+        os._exit(code)
 
 
 class Gate:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import pty
 import select
+import struct
+import termios
 import time
 from collections.abc import Mapping, Sequence
 from types import TracebackType
@@ -22,9 +25,18 @@ class Terminal:
         if self._pid == 0:
             os.execve(command[0], list(command), {**environment, "TERM": "xterm"})
 
+    @property
+    def pid(self) -> int:
+        """Of the program."""
+        return self._pid
+
     def type(self, text: str) -> None:
         """As if somebody typed it."""
         os.write(self._fd, text.encode())
+
+    def resize(self, rows: int, columns: int) -> None:
+        """As if somebody changed the window."""
+        fcntl.ioctl(self._fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def read_until(self, text: str) -> str:
         """Everything shown so far, once `text` has appeared."""

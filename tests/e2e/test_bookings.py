@@ -81,7 +81,10 @@ def test_a_booking_that_repeats_holds_today_as_it_did_yesterday(ruled: Ruled) ->
     began_ms = now_ms() + 700 - DAY_MS
     book(ruled, nodes=["n1", "n2", "n3"], users=["ada"], start_ms=began_ms, repeat="daily")
     inside = ruled.client.submit({**WHOLE, "booking": "course", "user": "ada"})
-    between, over = ruled.jobs({**WHOLE, "walltime": "22h"}, {**WHOLE, "walltime": "24h"})
+    whole_day = {**WHOLE, "walltime": "24h"}
+    with pytest.raises(SpecError, match="never starts, because booking 'course' returns without end"):
+        ruled.jobs(whole_day)
+    between, over = ruled.jobs({**WHOLE, "walltime": "22h"}, {**whole_day, "wait_for_change": True})
     info = inside.wait(DEADLINE_S)
     assert info.state == "succeeded"
     assert info.start_ms is not None

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,8 +16,10 @@ import pytest
 from hal.core.model import specs_from_text
 from hal.daemons.agent.keeper.sandbox_probe import find_sandbox
 from tests.e2e.conftest import DEADLINE_S, LiveHal
+from tests.programs import path_without
 
 ROOT = Path(__file__).parents[2]
+JUPYTER = Path(sys.executable).parents[1] / "jupyter"
 
 
 def blocks(page: str, language: str) -> list[str]:
@@ -25,14 +27,21 @@ def blocks(page: str, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
 
 
-def run_page(page: str, live: LiveHal, directory: Path, **variables: str) -> str:
+def run_page(
+    page: str, live: LiveHal, directory: Path, *, chosen: Callable[[str], bool] = bool, **variables: str
+) -> str:
     """Run every block of a page that begins with `set -e`, in order, in one shell with these variables; what it
-    printed."""
+    printed.
+
+    Args:
+        chosen: which of them are run.
+    """
     (directory / "bin").mkdir(exist_ok=True)
     (directory / "bin" / "hal").write_text(f'#!/bin/sh\nexec {sys.executable} -m hal.cli.main "$@"\n')
     (directory / "bin" / "hal").chmod(0o755)
-    script = "\n".join(block for block in blocks(page, "sh") if block.startswith("set -e"))
-    env = live.environment | variables | {"PATH": f"{directory / 'bin'}:{os.environ['PATH']}"}
+    script = "\n".join(block for block in blocks(page, "sh") if block.startswith("set -e") and chosen(block))
+    path = path_without("srun", directory / "programs")  # pages show what is where there is no Slurm
+    env = live.environment | variables | {"PATH": f"{directory / 'bin'}:{path}"}
     ran = subprocess.run(
         ["bash", "-c", script],
         cwd=directory,
@@ -53,6 +62,72 @@ def test_the_commands_of_the_manual_work(own_hal: LiveHal, tmp_path: Path) -> No
     assert "hello" in out
     assert "[1] index 1" in out
     assert len(json.loads((tmp_path / "jobs.json").read_text())) == 5
+
+
+def test_the_commands_of_the_page_about_arrays_work(shared_hal: LiveHal, tmp_path: Path) -> None:
+    """docs/arrays.md."""
+    out = run_page("docs/arrays.md", shared_hal, tmp_path)
+    assert "[4] index 9" in out
+    assert "[1] case: beta gamma" in out
+
+
+@pytest.mark.slow
+def test_the_commands_of_the_page_about_parallel_programs_work(shared_hal: LiveHal, tmp_path: Path) -> None:
+    """docs/parallel.md."""
+    out = run_page("docs/parallel.md", shared_hal, tmp_path)
+    assert re.search(r"^rank 3 of 4, 1 of 2 on n\d$", out, re.MULTILINE)
+
+
+@pytest.mark.slow
+def test_the_commands_of_the_page_for_users_of_slurm_work(shared_hal: LiveHal, tmp_path: Path) -> None:
+    """docs/from-slurm.md: a script of Slurm runs as it is, and every command beside those of Slurm works."""
+    out = run_page("docs/from-slurm.md", shared_hal, tmp_path)
+    assert re.search(r"^task 2 of job \d+: data.csv, 2 cores$", out, re.MULTILINE)
+    assert "5m" in out
+    assert re.search(r"^task 3 of 4 on n\d$", out, re.MULTILINE)
+
+
+def test_the_commands_of_the_page_about_periodic_jobs_work(shared_hal: LiveHal, tmp_path: Path) -> None:
+    """docs/cron.md: made, run by hand, changed, held, removed."""
+    out = run_page("docs/cron.md", shared_hal, tmp_path)
+    assert "02:30:00 CE" in out
+    assert re.search(r"submitted by hand +\d+ +succeeded", out)
+    assert re.search(r"^Next +held by ", out, re.MULTILINE)
+    assert out.rstrip().endswith("nightly removed")
+
+
+@pytest.mark.slow
+def test_interactive_work_goes_as_its_page_shows(shared_hal: LiveHal, tmp_path: Path) -> None:
+    """docs/interactive.md."""
+    out = run_page("docs/interactive.md", shared_hal, tmp_path, chosen=lambda block: "jupyter" not in block)
+    assert "from outside" in out
+    assert re.search(r"^\[1\] rank 1 of 2 on n\d is blue$", out, re.MULTILINE)
+    assert "exit code " in out
+    assert "2 nodes\nfrom a rank\nfrom a rank\n" in out
+
+
+@pytest.mark.slow
+def test_the_example_of_services_works(shared_hal: LiveHal, tmp_path: Path) -> None:
+    """docs/services.md."""
+    out = run_page("docs/services.md", shared_hal, tmp_path)
+    assert "hello" in out
+    assert re.search(r"cancelled: replaced by job \d+", out)
+    assert "restart always, 5 times within 10m; ports http; ready: GET /, every 1s" in out
+
+
+@pytest.mark.skipif(not JUPYTER.is_dir(), reason="make test-all installs it, apart from all else: .venv/jupyter")
+@pytest.mark.slow
+def test_jupyter_is_reached_as_the_page_shows(shared_hal: LiveHal, tmp_path: Path) -> None:
+    """docs/interactive.md, with a real server of Jupyter's."""
+    (tmp_path / "bin").mkdir()
+    server = f'shift\nPYTHONPATH="{JUPYTER}" exec {sys.executable} -m jupyter_server "$@"\n'
+    (tmp_path / "bin" / "jupyter").write_text(f"#!/bin/sh\n{server}")
+    (tmp_path / "bin" / "jupyter").chmod(0o755)
+    (tmp_path / ".jupyter").mkdir()
+    (tmp_path / ".jupyter" / "jupyter_server_config.json").write_text('{"ServerApp": {"allow_root": true}}')
+    home = str(tmp_path)
+    out = run_page("docs/interactive.md", shared_hal, tmp_path, chosen=lambda block: "jupyter" in block, HOME=home)
+    assert '"kernels": 0' in out
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="the page shows curl")
@@ -89,7 +164,7 @@ def test_the_example_of_renting_works(shared_hal: LiveHal, tmp_path: Path) -> No
     out = run_page("docs/renting.md", shared_hal, tmp_path)
     assert "refused: no node has 512 cpus" in out
     assert "waits for a machine that could be rented: offer huge" in out
-    assert "and no machine that could be rented is offered for it" in out
+    assert "joins or is offered for rent" in out
 
 
 @pytest.mark.slow
@@ -179,3 +254,17 @@ def test_an_example_spec_is_well_formed(name: str) -> None:
     """Also where no HAL can be started."""
     kind = name.rpartition(".")[2]
     assert specs_from_text((ROOT / "examples" / "jobs" / name).read_text(), kind=kind)
+
+
+@pytest.mark.slow
+def test_the_example_of_topologies_works(own_hal: LiveHal, tmp_path: Path) -> None:
+    """docs/topology.md: a job on one of two racks; a node of the file is not there yet. Then six nodes, and jobs that
+    are within one rack, or wait for one."""
+    out = run_page("docs/topology.md", own_hal, tmp_path)
+    drawn = [" ".join(line.split()) for line in out.splitlines()]
+    assert "├─ r1 rack 2/2 1 2/4 100MiB/200MiB - 1 n[1-2]" in drawn
+    assert "east/r2 rack 1/1 1 0/2 0/100MiB - 0 n3" in drawn
+    assert "topology zone east, rack east/r2" in drawn
+    assert json.loads((tmp_path / "topology.json").read_text())["missing_nodes"] == "n4"
+    assert any(re.fullmatch(r"\d+ n\[3-4\]", line) for line in drawn), out
+    assert "at most 1 of one rack" in out

@@ -285,6 +285,19 @@ def test_logs_follow_until_the_end(shared_hal: LiveHal, client: Client, gate: Ga
     assert (process.returncode, out, err) == (0, "last\n", "bad\n")
 
 
+def test_the_spec_of_a_job_is_shown_as_it_is_submitted_again(hal: Hal, client: Client, tmp_path: Path) -> None:
+    """With what was changed since: the same job once more."""
+    job = client.submit("echo $X", array=3, env={"X": "1"}, hold=True, walltime="1h", labels={"of": "spec"})
+    assert hal("update", job.id, "--priority", "-3", "--walltime", "90m", "--name", "again").code == 0
+    file = tmp_path / "again.yaml"
+    file.write_text(hal("show", job.id, "--spec").out)
+    again = client.job(hal("submit", file).out.strip())
+    specs = [json.loads(hal("show", one.id, "--spec", "-o", "json").out) for one in (job, again)]
+    assert specs[0] == specs[1]
+    assert (specs[0]["priority"], specs[0]["walltime"], specs[0]["name"]) == (-3, "1h30m", "again")
+    client.cancel(job.id, again.id)
+
+
 def test_logs_by_task_stream_and_tail(hal: Hal, client: Client) -> None:
     """Options choose what is shown."""
     job = client.submit("seq 1 5; echo e$HAL_TASK >&2", array=2)

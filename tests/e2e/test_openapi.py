@@ -10,12 +10,8 @@ from typing import Any
 
 import httpx
 import pytest
-import schemathesis
 from hypothesis import HealthCheck, given, settings
 from hypothesis.errors import Unsatisfiable
-from schemathesis.checks import load_all_checks
-from schemathesis.generation import GenerationMode
-from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from hal.daemons.controller.api.table import document
 from hal.runtime.home import Home
@@ -56,6 +52,10 @@ def descriptors(pid: int) -> int:
 
 def check(controller: tuple[Home, int], examples: int) -> None:
     """Requests of every operation, those that the document allows and those that it forbids."""
+    import schemathesis  # takes seconds, which `make test` would wait for, too
+    from schemathesis.checks import load_all_checks
+    from schemathesis.generation import GenerationMode
+
     home, pid = controller
     load_all_checks()
     schema = schemathesis.openapi.from_dict(document())
@@ -72,8 +72,9 @@ def check(controller: tuple[Home, int], examples: int) -> None:
         assert descriptors(pid) <= before + MAX_MORE_DESCRIPTORS
 
 
-def one(http: httpx.Client, operation: Any, mode: GenerationMode, examples: int) -> None:
+def one(http: httpx.Client, operation: Any, mode: Any, examples: int) -> None:
     """One operation, in one mode; an operation without anything to get wrong has no negative mode."""
+    from schemathesis.specs.openapi.checks import positive_data_acceptance
 
     @settings(max_examples=examples, suppress_health_check=list(HealthCheck), database=None)
     @given(operation.as_strategy(generation_mode=mode))

@@ -7,15 +7,36 @@ import os
 import signal
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from hal.runtime.identity import kill, running, wait_gone
-from tests.e2e.conftest import DEADLINE_S, Gate, LiveHal, until
+from tests.e2e.conftest import DEADLINE_S, Gate, LiveHal, new_home, until
 from tests.e2e.terminal import Terminal
 
 SMALL = ("--cpus", "2", "--memory", "512MiB")
+
+
+@pytest.fixture(scope="module")
+def lasting_hal() -> Iterator[LiveHal]:
+    """For `small_hal`."""
+    live = LiveHal(new_home())
+    yield live
+    live.remove()
+
+
+@pytest.fixture
+def small_hal(lasting_hal: LiveHal) -> Iterator[LiveHal]:
+    """One small node that runs. What a test ends is started again for the next one, and no job of it is left."""
+    lasting_hal.up(*() if (lasting_hal.home.run_dir / "layout.json").exists() else SMALL)
+    yield lasting_hal
+    with lasting_hal.client() as client:
+        left = [info.id for info in client.jobs() if not info.ended]
+        if left:
+            client.cancel(*left)
+            client.wait_all(left, DEADLINE_S)
 
 
 def kill_now(live: LiveHal, process: str) -> None:
@@ -48,10 +69,9 @@ def test_up_is_idempotent_and_down_stops_everything(own_hal: LiveHal) -> None:
 
 
 @pytest.mark.slow
-def test_another_shape_is_refused_while_it_runs(own_hal: LiveHal) -> None:
+def test_another_shape_is_refused_while_it_runs(small_hal: LiveHal) -> None:
     """Exit code 6, and what to do."""
-    own_hal.up(*SMALL)
-    ran = own_hal.run("up", "--nodes", "2")
+    ran = small_hal.run("up", "--nodes", "2")
     assert (ran.code, "hal down" in ran.err) == (6, True)
 
 
@@ -76,45 +96,42 @@ def test_two_hals_run_side_by_side(own_hal: LiveHal, shared_hal: LiveHal) -> Non
 
 
 @pytest.mark.slow
-def test_down_with_running_steps_must_be_told(own_hal: LiveHal, gate: Gate) -> None:
+def test_down_with_running_steps_must_be_told(small_hal: LiveHal, gate: Gate) -> None:
     """Nobody can be asked: exit code 6, and the two ways; --kill cancels the job."""
-    own_hal.up(*SMALL)
-    job = own_hal.client().submit(gate.command())
+    job = small_hal.client().submit(gate.command())
     gate.started()
-    ran = own_hal.run("down")
+    ran = small_hal.run("down")
     assert ran.code == 6
     assert "--leave" in ran.err
     assert "--kill" in ran.err
-    assert own_hal.run("down", "--kill").code == 0
-    own_hal.up()
-    assert own_hal.client().job(job.id).state == "cancelled"
+    assert small_hal.run("down", "--kill").code == 0
+    small_hal.up()
+    assert small_hal.client().job(job.id).state == "cancelled"
 
 
 @pytest.mark.slow
-def test_down_asks_on_a_terminal(own_hal: LiveHal, gate: Gate) -> None:
+def test_down_asks_on_a_terminal(small_hal: LiveHal, gate: Gate) -> None:
     """An empty answer stops nothing."""
-    own_hal.up(*SMALL)
-    own_hal.client().submit(gate.command())
+    small_hal.client().submit(gate.command())
     gate.started()
-    with Terminal(own_hal.command("down"), own_hal.environment) as terminal:
+    with Terminal(small_hal.command("down"), small_hal.environment) as terminal:
         terminal.read_until("[l/k/N]")
         terminal.type("\n")
         assert terminal.wait() == 1
-    assert own_hal.run("status").code == 0
+    assert small_hal.run("status").code == 0
     gate.open()
 
 
 @pytest.mark.slow
-def test_steps_that_were_left_are_found_again(own_hal: LiveHal, gate: Gate) -> None:
+def test_steps_that_were_left_are_found_again(small_hal: LiveHal, gate: Gate) -> None:
     """`hal down --leave`, the job ends meanwhile or later, `hal up`: it succeeded, and ran once."""
-    own_hal.up(*SMALL)
-    job = own_hal.client().submit(gate.command("echo done"))
+    job = small_hal.client().submit(gate.command("echo done"))
     gate.started()
-    assert own_hal.run("down", "--leave").code == 0
-    assert running(own_hal.home.controller_pid) is None
+    assert small_hal.run("down", "--leave").code == 0
+    assert running(small_hal.home.controller_pid) is None
     gate.open()
-    own_hal.up()
-    again = own_hal.client().job(job.id)
+    small_hal.up()
+    again = small_hal.client().job(job.id)
     assert again.wait(DEADLINE_S).state == "succeeded"
     assert (again.logs(), len(again.task().attempts)) == ("done\n", 1)
 
@@ -129,30 +146,28 @@ def test_steps_that_were_left_are_found_again(own_hal: LiveHal, gate: Gate) -> N
         pytest.param(("controller", "agent-n1", "keeper-n1"), marks=pytest.mark.slow),
     ],
 )
-def test_a_running_step_outlives_the_processes_of_hal(victims: tuple[str, ...], own_hal: LiveHal, gate: Gate) -> None:
+def test_a_running_step_outlives_the_processes_of_hal(victims: tuple[str, ...], small_hal: LiveHal, gate: Gate) -> None:
     """SIGKILL, `hal up`: the step went on, its end is reported, nothing ran twice."""
-    own_hal.up(*SMALL)
-    job = own_hal.client().submit(gate.command("echo done; exit 3"))
+    job = small_hal.client().submit(gate.command("echo done; exit 3"))
     gate.started()
     for victim in victims:
-        kill_now(own_hal, victim)
-    own_hal.up()
+        kill_now(small_hal, victim)
+    small_hal.up()
     gate.open()
-    again = own_hal.client().job(job.id)
+    again = small_hal.client().job(job.id)
     assert (again.wait(DEADLINE_S).state, again.exit_code) == ("failed", 3)
     assert (again.logs(), len(again.task().attempts)) == ("done\n", 1)
 
 
 @pytest.mark.slow
-def test_hal_run_and_a_followed_log_survive_a_restart_of_the_controller(own_hal: LiveHal, gate: Gate) -> None:
+def test_hal_run_and_a_followed_log_survive_a_restart_of_the_controller(small_hal: LiveHal, gate: Gate) -> None:
     """The client connects again and goes on where it was."""
-    own_hal.up(*SMALL)
-    process = own_hal.start("run", "--", "sh", "-c", f"echo one; {gate.shell}; echo two; exit 5")
+    process = small_hal.start("run", "--", "sh", "-c", f"echo one; {gate.shell}; echo two; exit 5")
     gate.started()
     assert process.stdout is not None
     assert process.stdout.readline() == "one\n"
-    kill_now(own_hal, "controller")
-    own_hal.up()
+    kill_now(small_hal, "controller")
+    small_hal.up()
     gate.open()
     out, _ = process.communicate(timeout=2 * DEADLINE_S)
     assert (process.returncode, out) == (5, "two\n")
@@ -171,19 +186,18 @@ def test_the_layout_of_a_killed_hal_comes_back(own_hal: LiveHal) -> None:
 
 
 @pytest.mark.slow
-def test_a_controller_that_is_killed_while_hal_up_waits_for_it_is_started(own_hal: LiveHal) -> None:
+def test_a_controller_that_is_killed_while_hal_up_waits_for_it_is_started(small_hal: LiveHal) -> None:
     """`hal up` has begun to ask the controller, which does not answer, and then is gone."""
-    own_hal.up(*SMALL)
-    old = running(own_hal.home.controller_pid)
+    old = running(small_hal.home.controller_pid)
     assert old is not None
     os.kill(old.pid, signal.SIGSTOP)
-    up = own_hal.start("up")
-    until(lambda: _connections(own_hal.home.api_socket()) > 1, "hal up never asked the controller")
-    kill_now(own_hal, "controller")
+    up = small_hal.start("up")
+    until(lambda: _connections(small_hal.home.api_socket()) > 1, "hal up never asked the controller")
+    kill_now(small_hal, "controller")
     _, said = up.communicate(timeout=2 * DEADLINE_S)
     assert up.returncode == 0, said
-    assert running(own_hal.home.controller_pid) not in (None, old)
-    assert own_hal.run("run", "--", "true").code == 0
+    assert running(small_hal.home.controller_pid) not in (None, old)
+    assert small_hal.run("run", "--", "true").code == 0
 
 
 def _connections(socket: Path) -> int:
@@ -219,20 +233,19 @@ def test_what_another_home_holds_cannot_be_taken(own_hal: LiveHal, tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_status_says_what_is_missing(own_hal: LiveHal) -> None:
+def test_status_says_what_is_missing(small_hal: LiveHal) -> None:
     """The node's processes are gone: the node is unreachable, and `hal up` is the advice."""
-    own_hal.up(*SMALL)
     for process in ("keeper-n1", "agent-n1"):
-        identity = running(own_hal.home.pid_file(process))
+        identity = running(small_hal.home.pid_file(process))
         assert identity is not None
         kill(identity, signal.SIGSTOP)
     try:
-        until(lambda: "unreachable" in own_hal.run("status").out, "the node stayed up")
-        report = json.loads(own_hal.run("status", "--json").out)
+        until(lambda: "unreachable" in small_hal.run("status").out, "the node stayed up")
+        report = json.loads(small_hal.run("status", "--json").out)
         assert "hal up" in report["problems"][0]["do"]
     finally:
         for process in ("agent-n1", "keeper-n1"):
-            identity = running(own_hal.home.pid_file(process))
+            identity = running(small_hal.home.pid_file(process))
             if identity is not None:
                 kill(identity, signal.SIGCONT)
 

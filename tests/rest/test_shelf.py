@@ -99,6 +99,42 @@ def test_users_see_their_own_and_operators_everybodys(run: Run) -> None:
     run(body)
 
 
+def test_a_steps_token_by_itself_opens_only_rows_that_are_about_its_job(hal_home: Path) -> None:
+    """Users keep what they like on a shelf, so both rows refuse it; it learns who it is, and what that opens."""
+
+    async def body(shelf: Served) -> None:
+        agent = await shelf.hal.agent()
+        (job,) = await shelf.hal.submit({"command": ["sleep"]})
+        await agent.until(lambda one: one.started)
+        async with shelf.with_token(agent.credential()) as http:
+            refused = [await http.put("/v1/items/x", content=b"x"), await http.get("/v1/items/x")]
+            who = (await http.get("/v1/whoami", params={"rights": "1"})).json()
+        assert [answer.status_code for answer in refused] == [403, 403]
+        assert f"a step of job {job} speaks for that job" in refused[0].json()["detail"]
+        assert (who["job"], [path for path, reach in who["rights"].items() if "items" in path and reach != "none"]) == (
+            int(job),
+            [],
+        )
+
+    on_shelf(hal_home, body)
+
+
+def test_a_row_for_tokens_of_jobs_takes_them(hal_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (put, *others) = SHELF["INTERFACE"].rows
+    interface = replace(SHELF["INTERFACE"], rows=(replace(put, for_job_tokens=True), *others))
+    monkeypatch.setitem(SHELF, "INTERFACE", interface)
+
+    async def body(shelf: Served) -> None:
+        agent = await shelf.hal.agent()
+        await shelf.hal.submit({"command": ["sleep"]})
+        await agent.until(lambda one: one.started)
+        async with shelf.with_token(agent.credential()) as http:
+            assert (await http.put("/v1/items/x", content=b"x")).status_code == 200
+            assert (await http.get("/v1/items/x")).status_code == 403
+
+    on_shelf(hal_home, body)
+
+
 def test_a_token_that_only_reads_keeps_nothing(run: Run) -> None:
     """The same rule as the controller's; not a byte of the body is admitted."""
 

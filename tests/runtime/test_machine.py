@@ -8,7 +8,17 @@ from typing import Any
 
 import pytest
 
-from hal.core.model.facts import MAX_PARTS, MAX_TEXT, CpuFacts, GpuFacts, NumaFacts
+from hal.core.model.facts import (
+    MAX_PARTS,
+    MAX_TEXT,
+    CacheFacts,
+    CpuFacts,
+    Facts,
+    GpuFacts,
+    NumaFacts,
+    SocketFacts,
+    bound_facts,
+)
 from hal.runtime.gpus import read_gpus
 from hal.runtime.machine import read_machine
 
@@ -40,6 +50,19 @@ TWO_SOCKETS = {
     "sys/devices/system/node/node10/cpulist": "4-7\n",
     "sys/devices/system/node/node10/meminfo": "Node 10 MemTotal:       32768000 kB\n",
     "sys/devices/system/node/possible": "0-10\n",
+    "sys/devices/system/cpu/online": "0-7\n",
+    **{
+        f"sys/devices/system/cpu/cpu{n}/{name}": text
+        for n in range(8)
+        for name, text in {
+            "topology/core_cpus_list": f"{n % 4},{n % 4 + 4}\n",
+            "topology/physical_package_id": f"{n % 2}\n",
+            "topology/package_cpus_list": f"{n % 2},{n % 2 + 2},{n % 2 + 4},{n % 2 + 6}\n",
+            "cache/index3/level": "3\n",
+            "cache/index3/size": "32768K\n",
+            "cache/index3/shared_cpu_list": f"{n % 2},{n % 2 + 2},{n % 2 + 4},{n % 2 + 6}\n",
+        }.items()
+    },
 }
 
 
@@ -52,6 +75,14 @@ def test_a_machine_of_two_sockets_is_read(tmp_path: Path) -> None:
         NumaFacts(id=0, cpus="0-3", memory_bytes=32_768_000 << 10),
         NumaFacts(id=10, cpus="4-7", memory_bytes=32_768_000 << 10),
     )
+    assert facts.sockets == (
+        SocketFacts(id=0, cpus="0,2,4,6", cores=2),
+        SocketFacts(id=1, cpus="1,3,5,7", cores=2),
+    )
+    assert facts.caches == (
+        CacheFacts(level=3, size_bytes=32 << 20, cpus="0,2,4,6"),
+        CacheFacts(level=3, size_bytes=32 << 20, cpus="1,3,5,7"),
+    )
     assert (facts.system, facts.system_id, facts.kernel, facts.host) == (
         "Debian GNU/Linux 12 (bookworm)",
         "debian",
@@ -63,6 +94,7 @@ def test_a_machine_of_two_sockets_is_read(tmp_path: Path) -> None:
 def test_a_machine_that_says_nothing_has_no_such_facts(tmp_path: Path) -> None:
     """An empty tree, as in a bare container: no error."""
     facts = read_machine(tmp_path, tmp_path)
+    assert (facts.sockets, facts.caches) == ((), ())
     assert (facts.cpu, facts.memory_bytes, facts.numa, facts.disks, facts.gpus) == (CpuFacts(), 0, (), (), ())
 
 
@@ -131,20 +163,106 @@ class Answers:
     def nvmlDeviceGetPciInfo(self, handle: Any) -> Any:
         return SimpleNamespace(busId=handle["bus"])
 
+    def nvmlDeviceGetMinorNumber(self, handle: Any) -> int:
+        if "minor" not in handle:
+            raise self.NVMLError("Not Supported")
+        number: int = handle["minor"]
+        return number
 
-H200 = {"name": "NVIDIA H200", "uuid": "GPU-5b1e", "total": 150_754_820_096, "bus": "00000000:19:00.0"}
+    def nvmlDeviceGetTopologyCommonAncestor(self, handle: Any, other: Any) -> int:
+        if "behind" not in handle:
+            raise self.NVMLError("Not Supported")
+        level: int = handle["behind"]
+        return level
+
+    def nvmlDeviceGetP2PStatus(self, handle: Any, other: Any, index: int) -> int:
+        return 0 if index == 2 and handle.get("switched") and other.get("switched") else 5
+
+    def nvmlDeviceGetNvLinkState(self, handle: Any, link: int) -> int:
+        if link >= len(handle.get("nvlinks", ())):
+            raise self.NVMLError("Invalid Argument")
+        return int(bool(handle["nvlinks"][link]))
+
+    def nvmlDeviceGetNvLinkRemotePciInfo(self, handle: Any, link: int) -> Any:
+        return SimpleNamespace(busId=handle["nvlinks"][link])
+
+
+H200 = {"name": "NVIDIA H200", "uuid": "GPU-5b1e", "total": 150_754_820_096, "bus": "00000000:19:00.0", "minor": 3}
 SHARED = {"name": b"NVIDIA GB10", "uuid": b"GPU-7", "bus": b"0000000F:01:00.0"}
 
 
 def test_gpus_are_told_with_memory_and_the_numa_node_they_are_near_to(tmp_path: Path) -> None:
     """The kernel writes a device's domain with four digits; a GPU without memory of its own has 0; bytes are text."""
-    recorded(tmp_path, {"sys/bus/pci/devices/0000:19:00.0/numa_node": "1\n"})
+    place = "sys/bus/pci/devices/0000:19:00.0"
+    recorded(tmp_path, {f"{place}/numa_node": "1\n", f"{place}/local_cpulist": "32-63,96-127\n"})
+    recorded(tmp_path, {f"{place}/drm/renderD129/dev": "226:129\n"})
     nvml = Answers(H200, SHARED)
     assert read_gpus(tmp_path, nvml) == (
-        GpuFacts(index=0, model="NVIDIA H200", memory_bytes=150_754_820_096, uuid="GPU-5b1e", numa=1),
-        GpuFacts(index=1, model="NVIDIA GB10", memory_bytes=0, uuid="GPU-7", numa=-1),
+        GpuFacts(
+            index=0,
+            vendor="nvidia",
+            model="NVIDIA H200",
+            memory_bytes=150_754_820_096,
+            uuid="GPU-5b1e",
+            numa=1,
+            pci="0000:19:00.0",
+            cpus="32-63,96-127",
+            links=("", ""),
+            files=("/dev/nvidia3", "/dev/dri/renderD129"),
+        ),
+        GpuFacts(
+            index=1, vendor="nvidia", model="NVIDIA GB10", uuid="GPU-7", numa=-1, pci="000f:01:00.0", links=("", "")
+        ),
     )
     assert nvml.open == 0
+
+
+def gpu(number: int, **more: Any) -> dict[str, Any]:
+    """One of several of a machine, by its bus."""
+    return {**H200, "uuid": f"GPU-{number}", "bus": f"00000000:{number:02x}:00.0", **more}
+
+
+def links(*gpus: dict[str, Any]) -> list[tuple[str, ...]]:
+    return [one.links for one in read_gpus(Path("/nowhere"), Answers(*gpus))]
+
+
+def test_gpus_on_one_switch_are_linked_by_as_many_nvlinks_as_each_has_to_it() -> None:
+    """Eighteen and sixteen active ones: sixteen between both. The far end of each is a switch, which is no GPU."""
+    switch = "00000000:F0:00.0"
+    all_on, two_off = [switch] * 18, [switch] * 16 + ["", ""]
+    found = links(gpu(1, switched=True, nvlinks=all_on), gpu(2, switched=True, nvlinks=two_off))
+    assert found == [("", "NV16"), ("NV16", "")]
+
+
+def test_gpus_with_nvlinks_to_each_other_are_linked_without_a_switch() -> None:
+    """Two links from the first to the second, one to the third, which are behind different host bridges."""
+    one, two, three = (f"00000000:{number:02X}:00.0" for number in (1, 2, 3))
+    found = links(
+        gpu(1, nvlinks=[two, two, three], behind=50),
+        gpu(2, nvlinks=[one, one], behind=50),
+        gpu(3, nvlinks=[one], behind=50),
+    )
+    assert found == [("", "NV2", "NV1"), ("NV2", "", "SYS"), ("NV1", "SYS", "")]
+
+
+@pytest.mark.parametrize(
+    ("number", "word"), [(10, "PIX"), (20, "PXB"), (30, "PHB"), (40, "NODE"), (50, "SYS"), (7, "")]
+)
+def test_gpus_without_nvlinks_are_told_by_what_both_are_behind(number: int, word: str) -> None:
+    """In the words of nvidia-smi."""
+    assert links(gpu(1, behind=number), gpu(2, behind=number)) == [("", word), (word, "")]
+
+
+def test_a_gpu_alone_has_no_links() -> None:
+    """Nor is anything asked about them."""
+    assert links(gpu(1)) == [()]
+
+
+def test_links_that_a_node_reports_have_bounds() -> None:
+    """A hostile node may send long words, and too many."""
+    sent = Facts(gpus=(GpuFacts(index=0, links=("x" * 100,) * 1_000),), sockets=(SocketFacts(id=1),) * 1_000)
+    kept = bound_facts(sent)
+    assert (len(kept.gpus[0].links), len(kept.gpus[0].links[0]), len(kept.sockets)) == (MAX_PARTS, 8, MAX_PARTS)
 
 
 @pytest.mark.parametrize("nvml", [Answers(broken=True), Answers({"name": "lost", "bus": "", "total": 1})])

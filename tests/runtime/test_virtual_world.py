@@ -14,6 +14,7 @@ import pytest
 
 from hal.core.model.errors import ConflictError, NotFoundError, TimedOutError, UnreachableError
 from hal.core.model.ids import StepId
+from hal.runtime import virtual_loop
 from hal.runtime.interface import Connection, Lane, Runtime, TcpAddress, UnixAddress
 from hal.runtime.virtual_loop import SimulationStuckError
 from hal.runtime.virtual_network import Conditions
@@ -140,8 +141,9 @@ def test_a_world_in_which_nothing_can_happen_says_who_waits(world: VirtualWorld)
         world.run(asyncio.Event().wait())
 
 
-def test_a_loop_that_spins_is_found(world: VirtualWorld, host: VirtualHost) -> None:
+def test_a_loop_that_spins_is_found(world: VirtualWorld, host: VirtualHost, monkeypatch: pytest.MonkeyPatch) -> None:
     """It yields for ever without waiting: virtual time would never pass."""
+    monkeypatch.setattr(virtual_loop, "MAX_STEPS_AT_ONE_INSTANT", 10_000)
 
     async def main(_: Runtime) -> None:
         for _ in itertools.repeat(None):

@@ -17,6 +17,7 @@ from hal.core.model.lease_times import LeaseTimes
 from hal.daemons.agent.agent import Agent, AgentSettings
 from hal.daemons.agent.keeper.core import KeeperCore
 from hal.daemons.agent.keeper.ports import KeeperConfig
+from hal.daemons.agent.step_service import StreamPlaces
 from hal.daemons.controller.config import Config
 from hal.runtime.interface import Address, Runtime, TcpAddress, UnixAddress
 from hal.runtime.virtual_process import Main, VirtualProcess
@@ -52,6 +53,7 @@ class Cluster(System):
         scripts: nodes have prologs and epilogs.
         gates: they have a service that jobs may name.
         engine: None: as the configuration has it.
+        streams: how agents reach into steps; None: they do not, and take no services.
     """
 
     def __init__(
@@ -65,6 +67,7 @@ class Cluster(System):
         scripts: bool = False,
         gates: bool = False,
         engine: EngineConfig | None = None,
+        streams: StreamPlaces | None = None,
     ):
         config = config or Config(leases=TIMES)
         if engine is not None:
@@ -80,6 +83,7 @@ class Cluster(System):
         self.given_up: list[str] = []
         """Controllers that had answered, and ended by themselves with an error."""
         self._core_type = core_type
+        self._streams = streams
         self._suspended: set[str] = set()
         rng = world.rng("clocks")
         self.hosts: dict[str, VirtualHost] = {}
@@ -199,7 +203,7 @@ class Cluster(System):
         async def main(runtime: Runtime) -> int:
             keeper = UnixAddress(runtime.paths.keeper_socket(node))
             first, *others = (TcpAddress(head, PORT) for head in self.heads)
-            settings = AgentSettings(node, first, keeper, [KEEPER, node], others=others)
+            settings = AgentSettings(node, first, keeper, [KEEPER, node], others=others, streams=self._streams)
             if node in self.gate_notes:
                 section = SECTION if node in self.scripts else settings.section
                 settings = settings._replace(section=section, gate_notes=self.gate_notes[node])

@@ -205,6 +205,7 @@ def _check_row(row: AttemptRow, rows: Rows, asked: dict[str, Asked]) -> None:
         counted = row.retries + (row.state in (AttemptState.FAILED, AttemptState.OUT_OF_MEMORY))
         assert following.retries == counted, f"{following} follows {row}"
     if evicted is None or not evicted.by:
+        assert not row.message.startswith("evicted by"), f"who evicted it is in its message only: {row}"
         assert row.state is not AttemptState.CANCELLED, f"nobody cancelled {row}"
         assert row.state is not AttemptState.PREEMPTED or row.cause == "refused", f"nobody evicted {row}"
         return

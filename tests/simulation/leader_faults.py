@@ -153,6 +153,12 @@ APART: Final[Sequence[Fault]] = (partial(_apart, spans=(1.5, 2.0)),)
 COMMITTING: Final[Sequence[Fault]] = (_stopped_committing,)
 INTERREGNUM: Final[Sequence[Fault]] = (_away_while_taken,)
 
+CONTROLLER_FAULTS: Final[Sequence[Fault]] = (
+    _killed, _killed, _stopped, _stopped_committing, _off_database, _database_away, _relieved, _away_while_taken,
+    _commit_unknown,
+)  # fmt: skip
+"""What befalls controllers and their database alone."""
+
 LEADER_FAULTS: Final[Sequence[Fault]] = (
     *FAULTS, _killed, _killed, _stopped, _stopped_committing, _off_database, _off_database, _database_away, _off_nodes,
     _relieved, _relieved_unheard, _away_while_taken, _commit_unknown, _apart, _apart,

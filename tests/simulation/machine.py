@@ -27,6 +27,7 @@ from hal.daemons.agent.keeper.ports import (
     SpawnFailed,
     Unspawned,
     Vanished,
+    Whereabouts,
 )
 from hal.runtime.virtual_process import VirtualProcess
 from hal.runtime.virtual_world import VirtualHost
@@ -283,6 +284,10 @@ class Machine:
             if self._steps.get(step.launch.step) is step and step.ended is None:
                 self._stop_or_go(step, goes=True)
 
+    def locate(self, one: StepId) -> Whereabouts | None:
+        step = self._steps.get(one)
+        return None if step is None or not step.pid or step.gone else Whereabouts(step.pid, step.begin_boot_ms, 0, ())
+
     def running(self) -> list[StepId]:
         """Steps of which a process lives."""
         return [one for one, step in self._steps.items() if step.pid and not step.gone]
@@ -504,6 +509,9 @@ class FakeSpawner:
 
     def resize(self, step: StepId, *, cpu_milli: int, memory_bytes: int) -> str:
         return ""
+
+    def locate(self, step: StepId) -> Whereabouts | None:
+        return self._machine.locate(step)
 
     def sample(self, steps: Sequence[StepId]) -> list[Sample]:
         return [Sample(step, 1 << 20, 1) for step in steps]

@@ -13,7 +13,7 @@ import pytest
 from hal.daemons.controller.cycle.committer import Committer
 from hal.daemons.controller.cycle.leader_lease import Lease
 from hal.daemons.controller.following.follower import Follower
-from hal.runtime.interface import Runtime, UnixAddress
+from hal.runtime.interface import Address, Runtime, UnixAddress
 from hal.runtime.virtual_network import Conditions
 from hal.runtime.virtual_process import VirtualProcess
 from hal.runtime.virtual_world import VirtualWorld
@@ -52,7 +52,7 @@ class Offices:
                 await committer.open(runtime.now_ms())
             except StoreLed:
                 await committer.close()
-                await Follower(runtime, lambda: Store.open(self.database)).wait(address)
+                await self._follow(Follower(runtime, lambda: Store.open(self.database)), address)
                 continue
             keeping = runtime.spawn_task(self._keep(committer), "keep")
             answering = runtime.spawn_task(self._answer_heartbeats(runtime, host, committer), "heartbeats")
@@ -62,6 +62,14 @@ class Offices:
                 keeping.cancel()
                 answering.cancel()
                 await committer.close()
+
+    @staticmethod
+    async def _follow(follower: Follower, address: Address) -> None:
+        try:
+            await follower.serve(address)
+            await follower.wait()
+        finally:
+            await follower.close()
 
     @staticmethod
     async def _keep(committer: Committer) -> None:

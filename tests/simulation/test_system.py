@@ -131,7 +131,7 @@ def world(seed: int) -> Iterator[VirtualWorld]:
         yield made
 
 
-@seeds(fast=5, low=16, high=24)
+@seeds(fast=2, low=16, high=24)
 def test_kills_lose_and_double_nothing(world: VirtualWorld) -> None:
     """Controller, agents and keepers are killed between and within their steps; helpers and so all ends stay known."""
     system = System(world, kill_chance=0.002)
@@ -141,7 +141,7 @@ def test_kills_lose_and_double_nothing(world: VirtualWorld) -> None:
     assert all(attempt.state is not AttemptState.LOST for job in ids for attempt in system.store().attempts(job))
 
 
-@seeds(fast=3, low=8, high=12)
+@seeds(fast=2, low=8, high=12)
 def test_losses_of_power_and_helpers_lose_and_double_nothing(world: VirtualWorld) -> None:
     """What nobody saw end is lost, runs again, and never at the same time as what is left of it."""
     system = System(world, kill_chance=0.002)
@@ -150,7 +150,7 @@ def test_losses_of_power_and_helpers_lose_and_double_nothing(world: VirtualWorld
     check_everything(system, wanted, ids)
 
 
-@seeds(fast=3, low=8, high=12)
+@seeds(fast=2, low=8, high=12)
 def test_whatever_people_do_meanwhile_nothing_is_lost_or_doubled(world: VirtualWorld) -> None:
     """Jobs are cancelled, held, released, changed and run again at any moment, among kills; all come to an end."""
     system = System(world, kill_chance=0.002)
@@ -185,7 +185,7 @@ def test_whatever_people_do_meanwhile_nothing_is_lost_or_doubled(world: VirtualW
             assert row.state is one.end
 
 
-@seeds(fast=3, low=6, high=12)
+@seeds(fast=2, low=6, high=12)
 def test_short_tasks_on_credit_are_not_lost_or_doubled(world: VirtualWorld) -> None:
     """Swarms of short tasks, held and cancelled among kills and losses of power: handed over, placed and given back."""
     system = System(world, nodes=2, kill_chance=0.001)
@@ -233,7 +233,7 @@ def work_with_ranks(world: VirtualWorld, low: Sequence[str]) -> list[Wanted]:
     return [one._replace(spec=replace(one.spec, qos=rng.choice(("urgent", *low, *low)))) for one in wanted]
 
 
-@seeds(fast=3, low=8, high=12)
+@seeds(fast=2, low=8, high=12)
 def test_taking_back_loses_and_doubles_nothing(world: VirtualWorld) -> None:
     """Urgent work takes the place of other work, among kills of everything: all comes to its end, nothing runs twice.
 

@@ -215,6 +215,52 @@ def test_jobs_are_filtered_and_paged(leader: Leader) -> None:
     assert leader.store.counts() == {TaskState.PENDING: 3, TaskState.SUCCEEDED: 1, TaskState.FAILED: 1}
 
 
+def test_what_depended_on_a_job_is_found_after_it_has_ended(leader: Leader) -> None:
+    """By its dependencies, not because the text stands elsewhere in a spec; of the same user only."""
+    before = Dependency(job="1")
+    waits = check_spec(JobSpec(command=("true",), dependencies=(before,)))
+    either = check_spec(JobSpec(command=("true",), dependencies=(Dependency(any_of=(Dependency(job="11"), before)),)))
+    other = check_spec(JobSpec(command=("true",), dependencies=(Dependency(job="11"),)))
+    named = check_spec(JobSpec(command=("true",), env={"job": "1"}))
+    plain = check_spec(JobSpec(command=("true",)))
+    rows = [
+        job(number, spec=spec, user=user)
+        for number, spec, user in (
+            (1, plain, "ada"), (2, waits, "ada"), (3, either, "ada"), (4, other, "ada"), (5, named, "ada"),
+            (6, waits, "bob"),
+        )
+    ]  # fmt: skip
+    leader.commit(InsertJobs(rows))
+    assert leader.store.dependants(1, "ada", most=10) == [2, 3]
+    assert leader.store.dependants(1, "ada", most=1) == [2]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "found"),
+    [
+        ("fit", [1]),
+        ("fi*", [1, 4]),
+        ("*", [1, 2, 3, 4, 5]),
+        ("sh", [2]),
+        ("s?", [2]),
+        ("?it*", [1, 4]),
+        ("script", [3]),
+        ("true", []),
+        ("bin*", []),
+        ("100%[a]_*", [5]),
+        ("100_[a]%*", []),
+    ],
+)
+def test_jobs_are_found_by_the_name_that_is_shown(pattern: str, found: list[int], leader: Leader) -> None:
+    """The name, or else the program without its directory; only `*` and `?` stand for anything else."""
+    commands = {2: ("/bin/sh", "-c", "true"), 4: ("./fits.sh",), 5: ("/opt/x/100%[a]_b",)}
+    specs = {number: check_spec(JobSpec(command=words)) for number, words in commands.items()}
+    specs[3] = check_spec(JobSpec(script="#!/bin/sh\ntrue\n"))
+    named = job(1, name="fit")
+    leader.commit(InsertJobs([named, *(job(number, spec=spec) for number, spec in sorted(specs.items()))]))
+    assert [row.id for row in leader.store.jobs(JobFilter(name=pattern), newest_first=False)] == found
+
+
 def test_a_page_is_never_longer_than_the_bound(leader: Leader) -> None:
     """Whatever is asked for."""
     leader.commit(InsertJobs([job(1, tasks=MILLION)]), PutTaskRanges(put=[TaskRangeRow(1, 0, MILLION, TaskState.HELD)]))

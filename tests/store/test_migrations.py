@@ -13,7 +13,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import MetaData, insert, inspect
+from sqlalchemy import Connection, MetaData, insert, inspect, select
 
 from hal.core.model import AttemptState, TaskState
 from hal.store import EndAttempts, EndFilter, Store, TaskRangeRow
@@ -25,12 +25,62 @@ from tests.postgres_server import PostgresServer
 from tests.store.rows import Leader, job, submitted
 
 
+def run_migrations(connection: Connection, revision: str) -> None:
+    """Bring an empty or older database to a revision."""
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS))
+    config.attributes["connection"] = connection
+    command.upgrade(config, revision)
+
+
+def contents(connection: Connection) -> dict[str, Any]:
+    """All that a database holds: columns, keys and indices of each table, and its rows."""
+    found: dict[str, Any] = {}
+    seen = inspect(connection)
+    known = MetaData()
+    known.reflect(connection)
+    for name, table in known.tables.items():
+        columns = sorted(str((one["name"], str(one["type"]), one["nullable"])) for one in seen.get_columns(name))
+        keys = [seen.get_pk_constraint(name), *seen.get_foreign_keys(name), *seen.get_unique_constraints(name)]
+        indices = sorted(
+            str(
+                (
+                    one["name"],
+                    one["column_names"],
+                    one["unique"],
+                    [f"{key} {value}" for key, value in one["dialect_options"].items()],
+                )
+            )
+            for one in seen.get_indexes(name)
+        )
+        rows = [row._asdict() for row in connection.execute(select(table))]
+        found[name] = (columns, sorted(str(key) for key in keys), indices, rows)
+    return found
+
+
+@pytest.mark.parametrize("kind", ["file", pytest.param("postgresql", marks=pytest.mark.slow)])
+def test_a_new_store_is_what_all_migrations_make(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """Its tables are made at once; whoever adds a migration that adds rows adds them there, too."""
+    made = []
+    for name, revision in (("migrated", HEAD), ("new", "")):
+        where = tmp_path / name if kind == "file" else _empty_server(request)
+        database = open_database(where, create=True, max_bytes=None)
+        with database.writing("making it") as connection:
+            if revision:
+                run_migrations(connection, revision)
+            else:
+                migrate(connection)
+            made.append(contents(connection))
+        database.close()
+    assert made[0] == made[1]
+    assert [row["epoch"] for row in made[1]["leader"][3]] == [0]
+
+
 def test_the_migrations_make_the_tables_of_the_schema(tmp_path: Path) -> None:
     """Alembic finds no difference between a migrated database and `schema`; indices have the same conditions."""
-    path = tmp_path / "hal.sqlite"
-    Store.open(path).close()
-    database = open_database(path, create=False, max_bytes=None)
-    with database.reading("comparing") as connection:
+    database = open_database(tmp_path / "hal.sqlite", create=True, max_bytes=None)
+    with database.writing("comparing") as connection:
+        run_migrations(connection, HEAD)
         context = MigrationContext.configure(connection, opts={"compare_type": True, "compare_server_default": True})
         assert compare_metadata(context, metadata) == []
         found = {row[0]: row[1] for row in connection.exec_driver_sql("SELECT name, sql FROM sqlite_master")}
@@ -95,10 +145,7 @@ def test_a_store_of_an_older_hal_with_running_jobs_is_upgraded_and_they_run_on(t
     path = tmp_path / "hal.sqlite"
     database = open_database(path, create=True, max_bytes=None)
     with database.writing("as before") as connection:
-        config = Config()
-        config.set_main_option("script_location", str(MIGRATIONS))
-        config.attributes["connection"] = connection
-        command.upgrade(config, "0004")
+        run_migrations(connection, "0004")
         for text in _AS_0004_WROTE:
             connection.exec_driver_sql(text)
     database.close()
@@ -122,10 +169,7 @@ def test_ends_of_an_older_store_are_numbered_by_their_instants(
     where = tmp_path / "hal.sqlite" if kind == "file" else _empty_server(request)
     database = open_database(where, create=True, max_bytes=None)
     with database.writing("as before") as connection:
-        config = Config()
-        config.set_main_option("script_location", str(MIGRATIONS))
-        config.attributes["connection"] = connection
-        command.upgrade(config, "0008")
+        run_migrations(connection, "0008")
         known = MetaData()
         known.reflect(connection)
         for table, rows in _AS_0008_WROTE.items():

@@ -11,8 +11,11 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 
+from hal.core.model import JobSpec, check_spec
 from hal.store import (
     CommitUnknown,
+    InsertJobs,
+    JobFilter,
     NotAStore,
     StaleEpoch,
     Store,
@@ -172,3 +175,17 @@ def test_safety_a_writer_that_stands_still_keeps_nobody_out(postgres: PostgresSe
         former.commit(*submitted(job(1)))
     stopped.close()
     taker.close()
+
+
+def test_jobs_are_found_by_the_name_that_is_shown_as_in_sqlite(postgres: PostgresServer) -> None:
+    """The name, or the program of a job without one; `*` and `?` alone stand for anything."""
+    leader = Leader(Store.open(postgres.fresh()))
+    words = {2: ("/bin/sh", "-c", "true"), 3: ("/opt/x/100%[a]_b",)}
+    nameless = [job(number, spec=check_spec(JobSpec(command=words[number]))) for number in (2, 3)]
+    leader.commit(InsertJobs([job(1, name="fit"), *nameless]))
+    found = {
+        pattern: [row.id for row in leader.store.jobs(JobFilter(name=pattern))]
+        for pattern in ("fi*", "sh", "?h", "100%[a]_*", "100_[a]%*", "*")
+    }
+    assert found == {"fi*": [1], "sh": [2], "?h": [2], "100%[a]_*": [3], "100_[a]%*": [], "*": [3, 2, 1]}
+    leader.store.close()

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from tools.decisions import Recorder, compare
+from tools.decisions import ROOT, Recorder, compare
 
 from hal.core.engine import cycle
 from hal.core.engine.config import EngineConfig
@@ -40,3 +43,14 @@ def test_inputs_that_differ_or_are_missing_are_named(tmp_path: Path, capsys: pyt
     after.write_text("a 1 aa\nb 1 xx\n")
     assert (compare(before, before), compare(before, after)) == (0, 1)
     assert [line.split(":")[0] for line in capsys.readouterr().out.splitlines()] == ["b", "c"]
+
+
+@pytest.mark.slow
+def test_kernels_decide_the_same_as_plain_python(tmp_path: Path) -> None:
+    """A controller that is not compiled yet lets them run as such."""
+    compiled, plain = tmp_path / "compiled", tmp_path / "plain"
+    for into, variables in ((compiled, {}), (plain, {"NUMBA_DISABLE_JIT": "1"})):
+        command = [sys.executable, "tools/decisions.py", "record", str(into), "--seeds", "2", "--sites-only"]
+        subprocess.run(command, cwd=ROOT, env={**os.environ, **variables}, check=True, timeout=600)
+    assert compare(compiled, plain) == 0
+    assert plain.read_text().count("\n") == 4

@@ -75,7 +75,10 @@ def test_on_neither_side_is_a_range_that_is_none_agreed_with(theirs: tuple[int, 
 
 def test_every_feature_of_this_version_is_named() -> None:
     """Peers that know them, too, use them."""
-    assert FEATURES == ("credit", "health", "gates", "job-gates", "forget", "secrets")
+    assert FEATURES == (
+        "credit", "health", "gates", "job-gates", "forget", "secrets", "outputs", "streams", "arguments", "step-files",
+        "dialects", "interactive", "services", "ranks", "relays", "files",
+    )  # fmt: skip
 
 
 def test_the_codes_of_goodbyes_are_those_that_older_peers_know() -> None:

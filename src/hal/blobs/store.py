@@ -6,7 +6,7 @@ microseconds, or, while it evicts, for as long as it takes to read the names of 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from hal.blobs.chunk_files import ChunkFiles
@@ -136,25 +136,33 @@ class Blobs:
 
     def pin(self, blob: str, holder: str) -> None:
         """Keep a blob from being evicted."""
-        name = parse_name(blob)
-        file = pin_file(name, holder)
+        self.pin_all((blob,), holder)
+
+    def pin_all(self, blobs: Sequence[str], holder: str) -> None:
+        """Keep blobs from being evicted, all of them or none."""
+        names = [parse_name(blob) for blob in blobs]
+        files = dict.fromkeys(pin_file(name, holder) for name in names)
         pins = self._layout.pins
         with translated(self._root), locked(self._root):
-            self._info(name, lock_held=True)
-            if pins.find(file) is not None:
+            for name in names:
+                self._info(name, lock_held=True)
+            new = [file for file in files if pins.find(file) is None]
+            if not new:
                 return
-            if self._occupancy.counts().pins >= MAX_PINS:
+            if self._occupancy.counts().pins + len(new) > MAX_PINS:
                 raise OverloadedError(
                     f"{self._root.label} has {MAX_PINS} pins", hint="remove some: unpin what is not needed any more"
                 )
-            self._occupancy.change(pins=1)
+            self._occupancy.change(pins=len(new))
             try:
-                pins.create(file, b"")
-                if self._files.flushes:
-                    pins.flush(file)
+                for file in new:
+                    pins.create(file, b"")
+                    if self._files.flushes:
+                        pins.flush(file)
             except OSError:
-                pins.remove(file)
-                self._occupancy.change(pins=-1)
+                for file in new:
+                    pins.remove(file)
+                self._occupancy.change(pins=-len(new))
                 raise
 
     def unpin(self, blob: str, holder: str) -> bool:

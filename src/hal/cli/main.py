@@ -14,7 +14,7 @@ import click
 from hal import __version__
 from hal.cli.kit import exit_codes
 from hal.cli.kit.colours import colour_allowed
-from hal.cli.kit.command import CONTEXT, UnknownOptionError, output_options, place_options
+from hal.cli.kit.command import CONTEXT, UnknownOptionError, UnlikelyValueError, output_options, place_options
 from hal.cli.kit.lazy_group import Lazy, LazyGroup, ReaderGoneError, UnknownCommandError
 from hal.cli.kit.screen import Screen
 
@@ -31,10 +31,20 @@ _OTHER = "Simulation and shell"
 COMMANDS = {
     "run": Lazy("hal.cli.jobs.run:run", "Run a command as a job and show its output here.", _JOBS),
     "submit": Lazy("hal.cli.jobs.submit:submit", "Submit jobs from files, a script or a command.", _JOBS),
+    "cron": Lazy("hal.cli.jobs.cron:cron", "Manage periodic jobs.", _JOBS),
     "jobs": Lazy("hal.cli.jobs.job_list:jobs", "List jobs.", _JOBS),
     "show": Lazy("hal.cli.jobs.show:show", "Show a job or a task in full.", _JOBS),
     "why": Lazy("hal.cli.jobs.why:why", "Explain why a job is not running.", _JOBS),
     "logs": Lazy("hal.cli.jobs.logs:logs", "Print the output of a job.", _JOBS),
+    "fetch": Lazy("hal.cli.jobs.fetch:fetch", "Get the files that were collected of a job.", _JOBS),
+    "exec": Lazy("hal.cli.jobs.exec:exec_", "Run a command inside a running step of a job.", _JOBS),
+    "alloc": Lazy("hal.cli.jobs.alloc:alloc", "Hold nodes, with a shell on the first of them.", _JOBS),
+    "hostfile": Lazy("hal.cli.jobs.hostfile:hostfile", "Print the nodes of this job as a hostfile, for mpirun.", _JOBS),
+    "launch": Lazy("hal.cli.jobs.launch:launch", "Run a command on the nodes of a job, as ranks.", _JOBS),
+    "attach": Lazy("hal.cli.jobs.interactive:attach", "Attach to an interactive job.", _JOBS),
+    "replace": Lazy("hal.cli.jobs.replace:replace", "Let a new job take the place of a service.", _JOBS),
+    "endpoint": Lazy("hal.cli.jobs.endpoint:endpoint", "Look up where a service is reached.", _JOBS),
+    "forward": Lazy("hal.cli.jobs.forward:forward", "Reach a port that a running step serves.", _JOBS),
     "wait": Lazy("hal.cli.jobs.wait:wait", "Wait for jobs to end.", _JOBS),
     "graph": Lazy("hal.cli.jobs.graph:graph", "Draw the jobs before and after a job.", _JOBS),
     "cancel": Lazy("hal.cli.jobs.actions:cancel", "Cancel jobs or tasks.", _JOBS),
@@ -44,10 +54,14 @@ COMMANDS = {
     "evict": Lazy("hal.cli.jobs.evict:evict", "Make running jobs leave their nodes.", _JOBS),
     "rm": Lazy("hal.cli.jobs.remove:rm", "Remove ended jobs and their outputs.", _JOBS),
     "update": Lazy("hal.cli.jobs.update:update", "Change jobs: priority, walltime, queue and more.", _JOBS),
+    "history": Lazy("hal.cli.jobs.history:history", "Show what has run and ended, over time.", _JOBS),
+    "efficiency": Lazy("hal.cli.jobs.efficiency:efficiency", "Compare what a job used with what it asked for.", _JOBS),
+    "gantt": Lazy("hal.cli.jobs.gantt:gantt", "Draw what ran, what runs and what is planned.", _JOBS),
     "attempts": Lazy("hal.cli.jobs.attempts:attempts", "List ended attempts.", _JOBS),
     "events": Lazy("hal.cli.jobs.events:events", "Show the event log.", _JOBS),
     "nodes": Lazy("hal.cli.nodes.node_list:nodes", "List nodes and their resources.", _NODES),
     "node": Lazy("hal.cli.nodes.node:node", "Manage nodes: drain, resume, remove and more.", _NODES),
+    "topology": Lazy("hal.cli.nodes.topology:topology", "Show which rack or switch nodes are in, and its use.", _NODES),
     "offer": Lazy("hal.cli.nodes.offer:offer", "Manage offers of machines that could be rented.", _NODES),
     "wants": Lazy("hal.cli.nodes.wants:wants", "Show what waits for nodes, and what it is short of.", _NODES),
     "plan": Lazy("hal.cli.nodes.wants:plan", "Show which nodes are reserved for waiting jobs.", _NODES),
@@ -117,6 +131,12 @@ root = LazyGroup(
 )
 
 
+_NO_ARGUMENTS: tuple[type[click.UsageError], ...] = (
+    (click.exceptions.NoArgsIsHelpError,) if hasattr(click.exceptions, "NoArgsIsHelpError") else ()
+)
+"""A group was named without a command: the message is its help. Older versions of click print that themselves."""
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code. Arguments: default sys.argv."""
     args = list(sys.argv[1:] if argv is None else argv)
@@ -143,6 +163,9 @@ def _write_any_text() -> None:
 def _run(args: list[str]) -> int:
     try:
         code = root.main(args, prog_name="hal", standalone_mode=False, obj=Screen())
+    except _NO_ARGUMENTS as error:
+        click.echo(error.format_message(), err=True)
+        return exit_codes.USAGE
     except click.UsageError as error:
         return _report(args, "invalid-usage", _message(error), _hint(error), exit_codes.USAGE)
     except click.ClickException as error:
@@ -172,7 +195,7 @@ def _message(error: click.UsageError) -> str:
 
 
 def _hint(error: click.UsageError) -> str:
-    if isinstance(error, UnknownCommandError | UnknownOptionError) and error.hint:
+    if isinstance(error, UnknownCommandError | UnknownOptionError | UnlikelyValueError) and error.hint:
         return error.hint
     return f"see {error.ctx.command_path} --help" if error.ctx is not None else ""
 

@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 from hal.client.addresses.address import Address, find_address
 from hal.client.async_job import AsyncJob
-from hal.client.flows.async_completion import as_ended
 from hal.client.flows.async_player import AsyncPlayer
 from hal.client.flows.ended_attempts import OnLost, ended_attempts, ignore_lost
 from hal.client.flows.steps import (
     DRAIN_ROUND_S,
+    Flow,
     Steps,
     controlled,
     emptied,
+    failed_with,
     followed_events,
     paged,
     past_events,
@@ -34,13 +35,12 @@ from hal.client.rest.views import (
     JobInfo,
     LedgerInfo,
     NodeInfo,
+    NotificationsInfo,
     Outcome,
     PriorityInfo,
     QueueInfo,
     ShareInfo,
 )
-from hal.client.specs import JobOptions, instant_ms
-from hal.client.submission import SpecLike, sort_out
 from hal.client.transport.async_http import AsyncConnections
 from hal.client.transport.exchange import RECONNECT_S
 from hal.core.model import SpecError
@@ -49,8 +49,14 @@ if TYPE_CHECKING:
     from hal.client.rest.access_calls import AccessInfo
     from hal.client.rest.advice_calls import AdviceInfo, AdvicePut
     from hal.client.rest.ask_calls import PlanInfo, WantsInfo
+    from hal.client.rest.cron_calls import CronInfo, CronRunInfo
     from hal.client.rest.offer_calls import OfferInfo
     from hal.client.rest.policy_views import LicenceInfo, PolicyChange, PolicyInfo
+    from hal.client.rest.secret_calls import KeyChange, SecretInfo
+    from hal.client.rest.service_calls import ServiceInfo
+    from hal.client.rest.topology_calls import TopologyInfo
+    from hal.client.specs import JobOptions
+    from hal.client.submission import SpecLike
     from hal.core.model.policy_change import Operation
 
 T = TypeVar("T")
@@ -103,17 +109,21 @@ class AsyncClient:
         what: str | Sequence[str] | SpecLike | None = None,
         *,
         idempotency_key: str | None = None,
+        progress: bool = False,
         **options: Unpack[JobOptions],
     ) -> AsyncJob: ...
 
     @overload
-    async def submit(self, what: Sequence[SpecLike], *, idempotency_key: str | None = None) -> list[AsyncJob]: ...
+    async def submit(
+        self, what: Sequence[SpecLike], *, idempotency_key: str | None = None, progress: bool = False
+    ) -> list[AsyncJob]: ...
 
     async def submit(
         self,
         what: str | Sequence[str] | SpecLike | Sequence[SpecLike] | None = None,
         *,
         idempotency_key: str | None = None,
+        progress: bool = False,
         **options: Unpack[JobOptions],
     ) -> AsyncJob | list[AsyncJob]:
         """Submit one job (a command with keywords, or a whole spec) or several (a list of specs, all or none).
@@ -122,26 +132,41 @@ class AsyncClient:
             what: program and arguments; text for /bin/sh; a `JobSpec`; plain data as in a spec file; or a list of the
                 last two. None with `script=`.
             idempotency_key: a second submission with the same key returns the jobs of the first.
+            progress: show how much of the directories that they ship was sent, on the terminal or in a notebook.
             options: the keywords of `hal.JobOptions`, which docs/python.md describes.
         Raises:
             SpecError: malformed, or it can never run; nothing was submitted.
             UnreachableError, OverloadedError: nothing was submitted.
         """
+        from hal.client.submission import sort_out
+
         submission = sort_out(what, options, environ=os.environ, workdir=os.getcwd())
-        answer = await self.call(calls.submit(submission.specs, key=idempotency_key))
+        if any(spec.ship for spec in submission.specs):
+            from hal.client.flows.shipping import submitted
+
+            answer = await self.drive(submitted(submission.specs, key=idempotency_key, progress=progress))
+        else:
+            answer = await self.call(calls.submit(submission.specs, key=idempotency_key))
         jobs = [AsyncJob(self, job) for job in ids_of(answer)]
         return jobs if submission.many else jobs[0]
 
     async def check(
         self, what: str | Sequence[str] | SpecLike | Sequence[SpecLike], **options: Unpack[JobOptions]
-    ) -> None:
-        """Check what `submit` would submit, without submitting it.
+    ) -> list[str]:
+        """Check what `submit` would submit, without submitting it; return what there is to know about it all the same:
+        that no node has joined, or why a job with `wait_for_change` could not start now.
 
         Raises:
             SpecError: it would be refused.
         """
+        from hal.client.submission import sort_out
+
         submission = sort_out(what, options, environ=os.environ, workdir=os.getcwd())
-        await self.call(calls.submit(submission.specs, dry_run=True))
+        if any(spec.ship for spec in submission.specs):
+            from hal.client.flows.shipping import submitted
+
+            return list((await self.drive(submitted(submission.specs, key=None, dry_run=True))).warnings)
+        return list((await self.call(calls.submit(submission.specs, dry_run=True))).warnings)
 
     async def job(self, job_id: str | int) -> AsyncJob:
         """Find a job by its id.
@@ -158,21 +183,44 @@ class AsyncClient:
 
         Args:
             limit: stop after so many.
-            filters: state (a list means any of them), user, queue, name, account, label (a list or dict: all).
+            filters: state (a list means any of them), user, queue, name, account, label (a list or dict: all); node
+                (that it runs on now), submitted_from_ms, submitted_before_ms; reasons=True also shows why each that
+                waits does (`waiting`), placed=True where each runs (`placement`).
         """
-        return self.paged(lambda size, cursor: calls.jobs(calls.filters_of(filters), limit=size, cursor=cursor), limit)
+        known = calls.filters_of(filters, listing=True)
+        return self.paged(lambda size, cursor: calls.jobs(known, limit=size, cursor=cursor), limit)
 
-    async def wait_all(self, jobs: Iterable[AsyncJob | str | int], timeout: float | None = None) -> list[JobInfo]:
+    async def wait_all(
+        self,
+        jobs: Iterable[AsyncJob | str | int],
+        timeout: float | None = None,
+        *,
+        check: bool = False,
+        progress: bool = False,
+    ) -> list[JobInfo]:
         """Wait until all of these jobs have ended.
 
         Args:
             timeout: seconds for all together; None: no limit.
+            check: raise if one did not succeed, when all have ended.
+            progress: show how many have ended in a line of the terminal, or of a notebook.
         Returns: in the given order.
         Raises:
             TimedOutError: not all have ended by then; they continue.
+            JobFailedError: with `check`, for the first of them, in the given order, that did not succeed.
         """
         ids = [str(job) for job in jobs]
-        ends = {info.id: info async for info in self.as_ended(ids, timeout)}
+        ends: dict[str, JobInfo] = {}
+        from hal.client.progress_line import ProgressLine
+
+        with ProgressLine(shown=progress) as line:
+            line.show(f"0 of {len(ids)} jobs have ended")
+            async for info in self.as_ended(ids, timeout):
+                ends[info.id] = info
+                line.show(f"{len(ends)} of {len(ids)} jobs have ended")
+        for one in ids if check else ():
+            if ends[one].state != "succeeded":
+                raise await self.drive(failed_with(ends[one]))
         return [ends[one] for one in ids]
 
     def as_ended(self, jobs: Iterable[AsyncJob | str | int], timeout: float | None = None) -> AsyncIterator[JobInfo]:
@@ -183,50 +231,77 @@ class AsyncClient:
         Raises:
             TimedOutError: not all have ended by then; they continue.
         """
+        from hal.client.flows.async_completion import as_ended
+
         return as_ended(self.connections, list(dict.fromkeys(str(job) for job in jobs)), timeout)
 
-    async def cancel(self, *ids: str | int, **filters: Any) -> list[Outcome]:
-        """Cancel jobs (`42`) and tasks (`42.7`) by id, or all that a filter selects; one outcome for each."""
-        return await self.drive(controlled("cancel", ids, filters))
+    async def cancel(self, *ids: str | int, dry_run: bool = False, **filters: Any) -> list[Outcome]:
+        """Cancel jobs (`42`) and tasks (`42.7`, `42.7-9`, `42[1,3-5]` by HAL_ARRAY_INDEX) by id, or all that a filter
+        selects; one outcome for each.
 
-    async def hold(self, *ids: str | int, **filters: Any) -> list[Outcome]:
-        """Hold jobs, so that what has not started does not start."""
-        return await self.drive(controlled("hold", ids, filters))
+        Args:
+            filters: state, user, queue, name, account, label. The state is that of tasks; beside ids it alone may be
+                given: of what they name, only tasks in that state.
+            dry_run: change nothing; the outcomes say how many tasks it would be.
+        """
+        return await self.drive(controlled("cancel", ids, filters, dry_run=dry_run))
 
-    async def release(self, *ids: str | int, **filters: Any) -> list[Outcome]:
-        """Release held jobs."""
-        return await self.drive(controlled("release", ids, filters))
+    async def hold(self, *ids: str | int, dry_run: bool = False, **filters: Any) -> list[Outcome]:
+        """Hold jobs or tasks, named as for `cancel`, so that what has not started does not start."""
+        return await self.drive(controlled("hold", ids, filters, dry_run=dry_run))
 
-    async def requeue(self, *ids: str | int, **filters: Any) -> list[Outcome]:
-        """Stop running tasks and let them, or ended ones, run again as a new attempt."""
-        return await self.drive(controlled("requeue", ids, filters))
+    async def release(self, *ids: str | int, dry_run: bool = False, **filters: Any) -> list[Outcome]:
+        """Release held jobs or tasks, named as for `cancel`."""
+        return await self.drive(controlled("release", ids, filters, dry_run=dry_run))
+
+    async def requeue(self, *ids: str | int, dry_run: bool = False, **filters: Any) -> list[Outcome]:
+        """Stop running tasks and let them, or ended ones, run again as a new attempt; named as for `cancel`.
+
+        Of a whole job: the tasks that did not succeed, or all if every one did. With `state`, and of a job by task:
+        all that are named.
+        """
+        return await self.drive(controlled("requeue", ids, filters, dry_run=dry_run))
 
     async def remove(
         self, *ids: str | int, ended_before: str | datetime | None = None, **filters: Any
     ) -> list[Outcome]:
-        """Remove ended jobs, their attempts and outputs, by id or by filter; one outcome for each.
+        """Remove ended jobs, or some of their tasks (`42.7-9`), with attempts and outputs, by id or by filter; one
+        outcome for each.
 
         Args:
             ended_before: all that ended before this instant (`now-30d`), or those of them that the filter selects.
+            filters: as for `cancel`; beside ids, `state` alone: of what they name, only tasks that ended so.
         Raises:
             SpecError: no instant, or together with ids.
         """
+        from hal.client.instants import instant_ms
+
         before_ms = None if ended_before is None else instant_ms(ended_before, "ended_before")
-        if ids and (filters or before_ms is not None):
-            raise SpecError("remove: ids and filters cannot be combined")
+        if ids and (set(filters) - {"state"} or before_ms is not None):
+            raise SpecError(
+                "remove: ids and filters cannot be combined", hint="name the jobs, or filter by what they are"
+            )
         return await self.drive(removed(ids, filters, before_ms))
 
     async def evict(
-        self, *ids: str | int, mode: str = "requeue", reason: str = "", within: str = "", **filters: Any
+        self,
+        *ids: str | int,
+        mode: str = "requeue",
+        reason: str = "",
+        within: str = "",
+        dry_run: bool = False,
+        **filters: Any,
     ) -> list[Outcome]:
-        """Make running jobs (`42`) and tasks (`42.7`) leave, by id, or all that a filter selects; for operators.
+        """Make running jobs and tasks leave, named as for `cancel`; for operators.
 
         Args:
             mode: `requeue` or `checkpoint` (they run again, no retry is counted), or `cancel`.
             reason: one line for the owners of the jobs.
             within: how long they have to end before they are killed, as a duration; 30s by default.
         """
-        return await self.drive(controlled("evict", ids, filters, calls.eviction(mode, reason, within)))
+        return await self.drive(
+            controlled("evict", ids, filters, calls.eviction(mode, reason, within), dry_run=dry_run)
+        )
 
     async def evict_nodes(
         self, *names: str, mode: str = "requeue", reason: str = "", within: str = ""
@@ -248,6 +323,12 @@ class AsyncClient:
             NotFoundError: there is none of that name.
         """
         return await self.call(calls.node(name))
+
+    async def topology(self) -> TopologyInfo:
+        """Show which domains (racks, zones, switches) there are, and how much of each is used."""
+        from hal.client.rest import topology_calls
+
+        return await self.call(topology_calls.topology())
 
     async def fence(self, name: str, *, machine_gone: bool = False, reason: str = "") -> NodeInfo:
         """Declare a node lost: its attempts are lost and their tasks run again. Nothing may run there any more.
@@ -296,6 +377,18 @@ class AsyncClient:
     async def remove_nodes(self, *names: str) -> list[Outcome]:
         """Remove nodes that are lost or closed, and hold nothing. One that connects again is a new node."""
         return list(await self.call(calls.control_nodes("remove", names)))
+
+    async def service(self, name: str, *, user: str = "") -> ServiceInfo:
+        """Look a service up by name: where those of its tasks are reached that are ready.
+
+        Args:
+            user: whose it is; yours, if it is left out.
+        Raises:
+            NotFoundError: no live job of that name is a service.
+        """
+        from hal.client.rest import service_calls
+
+        return await self.call(service_calls.service(name, user))
 
     async def offers(self) -> list[OfferInfo]:
         """List the machines that could be rented."""
@@ -476,6 +569,163 @@ class AsyncClient:
 
         return await self.call(advice_calls.withdraw(kind))
 
+    async def add_cron(
+        self,
+        name: str,
+        schedule: str,
+        what: str | Sequence[str] | SpecLike | None = None,
+        /,
+        *,
+        zone: str = "UTC",
+        overlap: str = "skip",
+        catch_up: str = "none",
+        keep: int | None = None,
+        replace: bool = False,
+        **options: Unpack[JobOptions],
+    ) -> CronInfo:
+        """Make a periodic job: one that is submitted at each due time of a schedule.
+
+        Args:
+            schedule: five fields of cron, or @hourly, @daily, @weekly, @monthly, @yearly.
+            what: the job, as for `submit`.
+            zone: the time zone of the schedule, such as "Europe/Berlin".
+            overlap: while an earlier job has not ended: "skip", "queue", "replace" or "allow".
+            catch_up: after due times that passed while HAL was down: "none", or "one" job for all of them.
+            keep: entries of its history; None: 50.
+            replace: change the one of this name.
+            options: the keywords of `hal.JobOptions`; with `user`, an operator makes it for somebody else.
+        Raises:
+            SpecError: the schedule or the job cannot be accepted.
+            ConflictError: there is one of this name.
+        """
+        from hal.client.rest import cron_calls
+        from hal.client.submission import sort_out
+
+        submission = sort_out(what, options, environ=os.environ, workdir=os.getcwd())
+        if submission.many:
+            raise SpecError("add_cron: a list of jobs", hint="a periodic job submits one job; an array has many tasks")
+        (spec,) = submission.specs
+        return await self.call(
+            cron_calls.put_cron_job(
+                name,
+                schedule,
+                spec,
+                zone=zone,
+                overlap=overlap,
+                catch_up=catch_up,
+                keep=keep,
+                user=spec.user,
+                replace=replace,
+            )
+        )
+
+    def cron_jobs(self, *, user: str = "", limit: int | None = None) -> AsyncIterator[CronInfo]:
+        """List your periodic jobs, oldest first; for operators, all or those of a user."""
+        from hal.client.rest import cron_calls
+
+        return self.paged(lambda size, cursor: cron_calls.cron_jobs(user, limit=size, cursor=cursor), limit)
+
+    async def cron_job(self, name: str, *, user: str = "") -> CronInfo:
+        """Show a periodic job.
+
+        Raises:
+            NotFoundError: there is none.
+        """
+        from hal.client.rest import cron_calls
+
+        return await self.call(cron_calls.cron_job(name, user))
+
+    async def hold_cron(self, name: str, *, user: str = "") -> CronInfo:
+        """Hold a periodic job: nothing of it is submitted until it is resumed.
+
+        Raises:
+            NotFoundError: there is none.
+        """
+        from hal.client.rest import cron_calls
+
+        return await self.call(cron_calls.hold_cron_job(name, user))
+
+    async def resume_cron(self, name: str, *, user: str = "") -> CronInfo:
+        """Resume a periodic job, from its next due time on.
+
+        Raises:
+            NotFoundError: there is none.
+        """
+        from hal.client.rest import cron_calls
+
+        return await self.call(cron_calls.resume_cron_job(name, user))
+
+    async def run_cron(self, name: str, *, user: str = "") -> AsyncJob:
+        """Submit the job of a periodic job now, whatever schedule and overlap policy say.
+
+        Raises:
+            NotFoundError: there is none.
+            SpecError, ConflictError, DeniedError: the job is refused.
+        """
+        from hal.client.rest import cron_calls
+
+        return AsyncJob(self, (await self.call(cron_calls.run_cron_job(name, user))).job)
+
+    async def remove_cron(self, name: str, *, user: str = "") -> CronInfo:
+        """Remove a periodic job with its history; jobs that it submitted go on.
+
+        Raises:
+            NotFoundError: there is none.
+        """
+        from hal.client.rest import cron_calls
+
+        return await self.call(cron_calls.remove_cron_job(name, user))
+
+    def cron_history(self, name: str, *, user: str = "", limit: int | None = None) -> AsyncIterator[CronRunInfo]:
+        """List what became of the due times of a periodic job, newest first.
+
+        Raises:
+            NotFoundError: there is none.
+        """
+        from hal.client.rest import cron_calls
+
+        return self.paged(lambda size, cursor: cron_calls.cron_history(name, user, limit=size, cursor=cursor), limit)
+
+    async def secrets(self) -> list[SecretInfo]:
+        """List secrets, without their values: those that your jobs may use, and those of accounts that you coordinate;
+        for operators, all."""
+        from hal.client.rest import secret_calls
+
+        return list(await self.call(secret_calls.secrets()))
+
+    async def set_secret(self, name: str, value: bytes | str, *, account: str = "") -> SecretInfo:
+        """Create or replace a secret of yours.
+
+        Args:
+            value: 1 byte to 64 KiB; text is encoded as UTF-8.
+            account: set it for the jobs of this closed account instead; for its coordinators and admins.
+        Raises:
+            SpecError: its name or its size, or an account that is not closed.
+            DeniedError: the account is not yours to change, or a job asks.
+        """
+        from hal.client.rest import secret_calls
+
+        data = value.encode() if isinstance(value, str) else value
+        return await self.call(secret_calls.set_secret(name, data, account=account))
+
+    async def remove_secret(self, name: str, *, account: str = "", user: str = "") -> SecretInfo:
+        """Remove a secret of yours, of an account, or (operators) of another user. Steps that have it keep it until
+        they end; later starts of jobs that name it fail.
+
+        Raises:
+            NotFoundError: there is none.
+            DeniedError: it is not yours to remove.
+        """
+        from hal.client.rest import secret_calls
+
+        return await self.call(secret_calls.remove_secret(name, account=account, user=user))
+
+    async def rotate_secret_key(self) -> KeyChange:
+        """Create a new key, and store every secret under it; for admins."""
+        from hal.client.rest import secret_calls
+
+        return await self.call(secret_calls.rotate_key())
+
     async def shares(self) -> list[ShareInfo]:
         """Read the tree of shares: what accounts and users are entitled to, and what they have used."""
         return list(await self.call(calls.shares()))
@@ -498,6 +748,10 @@ class AsyncClient:
     async def health(self) -> HealthInfo:
         """Read the controller's health."""
         return await self.call(calls.health())
+
+    async def notifications(self) -> NotificationsInfo:
+        """Read whether this HAL sends mail and posts to webhooks, and how many notifications were sent."""
+        return await self.call(calls.notifications())
 
     async def version(self) -> dict[str, Any]:
         """Read the controller's version."""
@@ -565,6 +819,10 @@ class AsyncClient:
     async def drive(self, steps: Steps[T]) -> T:
         """Send the calls that it yields, one after the other; returns its result."""
         return await AsyncPlayer(self.connections).result(steps)
+
+    def items_of(self, flow: Flow[T]) -> AsyncIterator[T]:
+        """Perform the steps of a flow as far as its items are wanted; give each item."""
+        return AsyncPlayer(self.connections).items(flow)
 
     def paged(self, call: Callable[[int, str], Call[Page[T]]], limit: int | None) -> AsyncIterator[T]:
         """Read the items of all pages of a listing; `call` gets a page's size and the cursor of the page before."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Coroutine, Generator
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
 
 from hal.client.addresses.address import find_address
 
@@ -45,15 +47,54 @@ def connect(
     return client
 
 
-async def aconnect(
+def aconnect(
     home: str | os.PathLike[str] | None = None,
     url: str | None = None,
     token: str | None = None,
     fingerprint: str | None = None,
     *,
     plain: bool = False,
+) -> Connecting:
+    """As `connect`, for asyncio: `client = await hal.aconnect()`, or `async with hal.aconnect() as client:`."""
+    return Connecting(_connected(home, url, token, fingerprint, plain=plain))
+
+
+class Connecting(Coroutine[Any, Any, "AsyncClient"]):
+    """A client to be: wait for it, or open it as a context manager that closes it."""
+
+    def __init__(self, making: Coroutine[Any, Any, AsyncClient]) -> None:
+        self._making = making
+        self._client: AsyncClient | None = None
+
+    def __await__(self) -> Generator[Any, Any, AsyncClient]:
+        return self._making.__await__()
+
+    def send(self, value: Any) -> Any:
+        """See `Coroutine`."""
+        return self._making.send(value)
+
+    def throw(self, *error: Any) -> Any:
+        """See `Coroutine`."""
+        return self._making.throw(*error)
+
+    def close(self) -> None:
+        """See `Coroutine`."""
+        self._making.close()
+
+    async def __aenter__(self) -> AsyncClient:
+        self._client = await self._making
+        return self._client
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        if self._client is not None:
+            await self._client.aclose()
+
+
+async def _connected(
+    home: str | os.PathLike[str] | None, url: str | None, token: str | None, fingerprint: str | None, *, plain: bool
 ) -> AsyncClient:
-    """As `connect`, for asyncio."""
     from hal.client.async_client import AsyncClient
 
     client = AsyncClient(find_address(home, url, token, fingerprint, plain=plain))

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import difflib
 import os
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Protocol, TypedDict
 
 import msgspec
 
+from hal.client.instants import instant_ms
 from hal.core.model import (
     ArrayRange,
     Constraint,
@@ -23,6 +23,7 @@ from hal.core.model import (
     LimitSignal,
     Resources,
     Retries,
+    Service,
     SpecError,
     parse_amount,
     parse_dependencies,
@@ -32,6 +33,10 @@ from hal.core.model import (
     spec_from_plain,
     to_plain,
 )
+from hal.core.model.array import item_text
+from hal.core.model.bundle import is_bundle_name
+from hal.core.model.facts import GPU_LABEL, label_word
+from hal.core.model.notification import Notification
 from hal.core.model.trace_context import trace_id_of
 
 SENT_VARIABLES = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ")
@@ -52,15 +57,27 @@ class JobOptions(TypedDict, total=False):
     memory: int | str
     """Bytes, or text like '8GiB', per node."""
     gpus: float | str
-    """Devices per node."""
+    """Devices per node; 'a100:2' are two whose model has that word."""
     request: Mapping[str, Any]
     """More resources per node, by name."""
     nodes: int
     """Distinct nodes that each task holds at once."""
+    first_node: bool
+    """Its command runs on the first of its nodes alone, and begins what runs on the others with `hal launch`."""
+    ranks_per_node: int
+    """Ranks that `hal launch` in it begins on each of its nodes; of several nodes, its command runs on the first."""
+    cpus_per_rank: float | str
+    """Cores of each of these, instead of `cpus`."""
+    exclusive: bool
+    """Whole nodes: all that they have, whatever else is asked for."""
+    within: str
+    """Level of the topology: the nodes of each task are in one domain of it: 'rack'."""
     walltime: float | str | timedelta
     """Seconds, or text like '90m'."""
-    array: int | str | range | ArrayRange
-    """A count, '0-99', '0-98:2' or a range; '0-99%8' runs at most 8 of them at once."""
+    array: int | str | range | Sequence[int] | ArrayRange
+    """A count, '0-99', '1,3,5-9:2', a range or a list of indices; '0-99%8' runs at most 8 of them at once."""
+    items: Sequence[object]
+    """One task for each of these: text as it is, everything else as JSON; the task sees its own as HAL_ITEM."""
     max_running: int
     """Tasks of the array that run at once."""
     name: str
@@ -87,6 +104,10 @@ class JobOptions(TypedDict, total=False):
     stdout: str | os.PathLike[str]
     """File that gets its output, and its errors too unless `stderr` names another; HAL then keeps neither."""
     stderr: str | os.PathLike[str]
+    interactive: str
+    """'terminal' or 'pipes': people attach to its program (docs/interactive.md)."""
+    on_hangup: str
+    """'end' (the default) or 'continue': what becomes of it when nobody is attached any more."""
     open_mode: str
     """'truncate' (the default) or 'append': what happens to what is in these files."""
     traceparent: str
@@ -103,11 +124,29 @@ class JobOptions(TypedDict, total=False):
     """Services of the node that let each attempt begin, or end: 'stage,policy=elsewhere,argument=genome'."""
     sandbox: bool | str | Sequence[str]
     """What to keep it from on its node: True, or 'private-tmp,no-network' (docs/sandbox.md)."""
+    notify: str | Notification | Sequence[str | Notification]
+    """Messages about it: 'failed,timed-out:ann@example.org', 'ended:https://example.org/hook'."""
     secrets: str | Sequence[str]
     """Names of secrets, which its steps find as files in HAL_SECRETS_DIR."""
+    ship: str | os.PathLike[str]
+    """Directory whose files are shipped: each attempt begins in a copy of its own (docs/files.md)."""
+    collect: str | Sequence[str]
+    """Patterns of files that are kept of each attempt's own directory, for `Job.fetch`."""
+    collect_when: str
+    """'succeeded' (the default) or 'ended': after which attempts they are collected."""
+    service: bool | Mapping[str, Any] | Service
+    """It serves others while it runs: True, or {'ports': ['http'], 'readiness': 'http:/healthz'} (docs/services.md)."""
     hold: bool
+    wait_for_change: bool
+    """Accept it even if nothing that is known could ever start it; it waits until limits, bookings or nodes change."""
     script: str
     """Text of a script, instead of a command."""
+    arguments: Sequence[object]
+    """Arguments of the script."""
+    dialect: str
+    """'slurm' or 'pbs': its steps get the variables of that scheduler, too (docs/from-slurm.md)."""
+    on_node_lost: str
+    """'wait' or 'requeue', if the node of a task is unreachable (default: the queue's setting)."""
     begin: float | str | datetime | timedelta
     """Do not start before: a datetime, ISO text, seconds since 1970; or from now, a timedelta or 'now+2h'."""
     deadline: float | str | datetime | timedelta
@@ -156,34 +195,52 @@ def spec_from_options(
     if command is not None:
         plain["command"] = _words(command)
     plain["env"] = {**sent_environment(environ), **_environment(given.get("env", {}))}
-    plain["workdir"] = os.path.normpath(os.path.join(workdir, os.path.expanduser(given.get("workdir", ""))))
-    if request := _request(given):
+    if "workdir" in given or not (given.get("ship") or given.get("collect")):
+        plain["workdir"] = os.path.normpath(os.path.join(workdir, os.path.expanduser(given.get("workdir", ""))))
+    if "ship" in given:
+        plain["ship"] = _shipped(_text(given["ship"], "ship"), workdir)
+    if "collect" in given:
+        plain["collect"] = listed(given["collect"])
+    if given.get("ranks_per_node") and given.get("nodes", 1) != 1:
+        plain.setdefault("first_node", True)
+    kind, gpus = gpu_type(given["gpus"]) if "gpus" in given else ("", None)
+    if request := _request({**given, "gpus": gpus} if kind else given):
         plain["request"] = request
     if "walltime" in given:
-        plain["walltime"] = _seconds(given["walltime"])
+        plain["walltime"] = seconds_of(given["walltime"])
     for stream in ("stdin", "stdout", "stderr"):
         if stream in given:
             plain[stream] = _text(given[stream], stream)
+    if "arguments" in given:
+        plain["arguments"] = [_text(word, "arguments") for word in given["arguments"]]
     if "traceparent" not in given:
         plain["traceparent"] = inherited_traceparent(environ)
     if "array" in given:
         plain["array"] = _array(given["array"])
+    if "items" in given:
+        plain["array"] = _over_items(given)
     if "max_running" in given:
         plain["array"] = _narrowed(plain.get("array"), given["max_running"])
     if "after" in given:
-        plain["dependencies"] = [dependency for one in _listed(given["after"]) for dependency in _dependencies(one)]
+        plain["dependencies"] = [dependency for one in listed(given["after"]) for dependency in dependencies_of(one)]
     if "retries" in given:
         plain["retries"] = {"max": given["retries"]} if isinstance(given["retries"], int) else given["retries"]
     if "labels" in given:
-        plain["labels"] = dict(given["labels"])
+        plain["labels"] = _labels(given["labels"])
     if "constraints" in given:
-        plain["constraints"] = _listed(given["constraints"])
+        plain["constraints"] = listed(given["constraints"])
+    if kind:
+        plain["constraints"] = [*plain.get("constraints", ()), f"{GPU_LABEL}.{kind}"]
     if "exclude" in given:
-        plain["exclude"] = _listed(given["exclude"])
+        plain["exclude"] = listed(given["exclude"])
     if "gates" in given:
-        plain["gates"] = _listed(given["gates"])
+        plain["gates"] = listed(given["gates"])
+    if "notify" in given:
+        plain["notify"] = listed(given["notify"])
     if "secrets" in given:
-        plain["secrets"] = _listed(given["secrets"])
+        plain["secrets"] = listed(given["secrets"])
+    if given.get("service") is False:
+        del plain["service"]
     if "begin" in given:
         plain["begin_at_ms"] = instant_ms(given["begin"])
     if "deadline" in given:
@@ -197,9 +254,24 @@ def _words(command: str | Sequence[str]) -> list[str]:
     return [_text(word, "command") for word in command]
 
 
+def _shipped(place: str, workdir: str) -> str:
+    """A directory by its absolute path; the name of a bundle as it is."""
+    if not place or is_bundle_name(place):
+        return place
+    return os.path.normpath(os.path.join(workdir, os.path.expanduser(place)))
+
+
+def _labels(given: Any) -> dict[str, Any]:
+    if not isinstance(given, Mapping):
+        raise SpecError(
+            f"labels: expected a mapping of names to values, got {given!r}", hint="such as {'project': 'fit'}"
+        )
+    return dict(given)
+
+
 def _environment(given: Any) -> dict[str, str]:
     if not isinstance(given, Mapping):
-        raise SpecError(f"env: expected a mapping of names to values, got {given!r}")
+        raise SpecError(f"env: expected a mapping of names to values, got {given!r}", hint="such as {'SEED': 1}")
     return {_text(key, "env"): _text(value, f"env.{key}") for key, value in given.items()}
 
 
@@ -223,6 +295,22 @@ def _text(value: object, field: str) -> str:
     )
 
 
+def gpu_type(gpus: Any) -> tuple[str, Any]:
+    """Split `a100:2` into the type of GPUs and how many; ('', all of it) where no type is named.
+
+    Raises:
+        SpecError: it is not the name of a type.
+    """
+    kind, colon, count = gpus.rpartition(":") if isinstance(gpus, str) else ("", "", gpus)
+    if not colon:
+        return "", gpus
+    if not kind or label_word(kind) != kind:
+        raise SpecError(
+            f"gpus: '{shown(kind)}' is not a type of GPUs", hint="a word of their model in small letters: a100:2"
+        )
+    return kind, count
+
+
 def _request(given: Mapping[str, Any]) -> dict[str, str]:
     amounts: dict[str, int] = {}
     for name, amount in (given.get("request") or {}).items():
@@ -233,20 +321,30 @@ def _request(given: Mapping[str, Any]) -> dict[str, str]:
             if name in amounts:
                 raise SpecError(f"{keyword}: `request` has '{name}', too", hint="give it once")
             amounts[name] = parse_amount(name, given[keyword], field=keyword)
+    if "cpus_per_rank" in given:
+        if "cpu" in amounts:
+            raise SpecError("cpus_per_rank: the cores of the node are given, too", hint="give one of them")
+        each = parse_amount("cpu", given["cpus_per_rank"], field="cpus_per_rank")
+        amounts["cpu"] = each * max(given.get("ranks_per_node") or 1, 1)
     if amounts and not any(amounts.values()):
         raise SpecError("cpus: 0 requests nothing", hint="request at least some cpu, such as 0.1; the default is 1")
-    if amounts and "cpu" not in amounts:
-        amounts["cpu"] = 1000
-    return Resources(amounts).plain()
+    return Resources(amounts, says_cpu="cpu" in amounts).plain()
 
 
-def _seconds(value: Any) -> str:
+def seconds_of(value: Any) -> str:
+    """A walltime as REST takes it.
+
+    Raises:
+        SpecError: no duration.
+    """
     if isinstance(value, timedelta):
         value = f"{value / timedelta(milliseconds=1):.0f}ms"
     return str(parse_duration(value, field="walltime"))
 
 
 def _array(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return ArrayRange.parse(value)
     if not isinstance(value, range):
         return value
     if value.step < 1 or not value:
@@ -254,7 +352,19 @@ def _array(value: Any) -> Any:
     return ArrayRange(count=len(value), first=value.start, step=value.step)
 
 
-def _listed(value: Any) -> list[Any]:
+def _over_items(given: Mapping[str, Any]) -> dict[str, Any]:
+    items = given["items"]
+    if "array" in given:
+        raise SpecError("items: `array` is given, too", hint="give one of them; each item is a task")
+    if isinstance(items, str | bytes | Mapping) or not isinstance(items, Iterable):
+        raise SpecError(
+            f"items: expected a list, got {shown(items)}", hint="such as ['a.dat', 'b.dat'], a task for each"
+        )
+    return {"items": [item_text(one) for one in items]}
+
+
+def listed(value: Any) -> list[Any]:
+    """Several values as a list; one alone, too."""
     return list(value) if isinstance(value, Sequence | set | frozenset) and not isinstance(value, str) else [value]
 
 
@@ -269,45 +379,15 @@ def _narrowed(array: Any, max_running: int) -> ArrayRange:
     return msgspec.structs.replace(whole, max_running=max_running)
 
 
-def _dependencies(value: Any) -> tuple[Dependency, ...]:
+def dependencies_of(value: Any) -> tuple[Dependency, ...]:
+    """A job, a dependency or text like `afterok:12` as dependencies.
+
+    Raises:
+        SpecError: none of these.
+    """
     if isinstance(value, Dependency):
         return (value,)
     return parse_dependencies(str(getattr(value, "id", value)))
-
-
-def instant_ms(value: Any, field: str = "begin") -> int:
-    """Milliseconds since 1970 of a datetime, ISO text (local time without a zone), seconds, or `now+2h`, `+2h`,
-    `now-30d`.
-
-    Raises:
-        SpecError: none of these; names `field`.
-    """
-    if isinstance(value, timedelta):
-        value = time.time() + value.total_seconds()
-    if isinstance(value, str):
-        value = _instant(value.strip(), field)
-    if isinstance(value, datetime):
-        value = value.timestamp()
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise SpecError(f"{field}: expected a datetime or seconds since 1970, got {value!r}")
-    return round(value * 1000)
-
-
-def _instant(text: str, field: str) -> float | datetime:
-    relative = text.removeprefix("now")
-    if not relative:
-        return time.time()
-    if relative.startswith("+"):
-        return time.time() + parse_duration(relative[1:].strip(), field=field) / 1000
-    if relative != text and relative.startswith("-"):
-        return time.time() - parse_duration(relative[1:].strip(), field=field) / 1000
-    try:
-        return datetime.fromisoformat(text)
-    except ValueError:
-        raise SpecError(
-            f"{field}: '{text}' is not an instant",
-            hint="write, for example, 2030-01-31T18:00 (local time unless a zone is given) or now+2h",
-        ) from None
 
 
 def _as_plain(value: Any) -> Any:

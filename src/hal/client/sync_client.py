@@ -13,14 +13,15 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 from hal.client.addresses.address import Address, find_address
-from hal.client.flows.completion import as_ended
 from hal.client.flows.ended_attempts import OnLost, ended_attempts, ignore_lost
 from hal.client.flows.player import Player
 from hal.client.flows.steps import (
     DRAIN_ROUND_S,
+    Flow,
     Steps,
     controlled,
     emptied,
+    failed_with,
     followed_events,
     paged,
     past_events,
@@ -37,13 +38,12 @@ from hal.client.rest.views import (
     JobInfo,
     LedgerInfo,
     NodeInfo,
+    NotificationsInfo,
     Outcome,
     PriorityInfo,
     QueueInfo,
     ShareInfo,
 )
-from hal.client.specs import JobOptions, instant_ms
-from hal.client.submission import SpecLike, sort_out
 from hal.client.transport.exchange import RECONNECT_S
 from hal.client.transport.http import Connections
 from hal.core.model import SpecError
@@ -52,8 +52,14 @@ if TYPE_CHECKING:
     from hal.client.rest.access_calls import AccessInfo
     from hal.client.rest.advice_calls import AdviceInfo, AdvicePut
     from hal.client.rest.ask_calls import PlanInfo, WantsInfo
+    from hal.client.rest.cron_calls import CronInfo, CronRunInfo
     from hal.client.rest.offer_calls import OfferInfo
     from hal.client.rest.policy_views import LicenceInfo, PolicyChange, PolicyInfo
+    from hal.client.rest.secret_calls import KeyChange, SecretInfo
+    from hal.client.rest.service_calls import ServiceInfo
+    from hal.client.rest.topology_calls import TopologyInfo
+    from hal.client.specs import JobOptions
+    from hal.client.submission import SpecLike
     from hal.core.model.policy_change import Operation
 
 T = TypeVar("T")
@@ -104,17 +110,21 @@ class Client:
         what: str | Sequence[str] | SpecLike | None = None,
         *,
         idempotency_key: str | None = None,
+        progress: bool = False,
         **options: Unpack[JobOptions],
     ) -> Job: ...
 
     @overload
-    def submit(self, what: Sequence[SpecLike], *, idempotency_key: str | None = None) -> list[Job]: ...
+    def submit(
+        self, what: Sequence[SpecLike], *, idempotency_key: str | None = None, progress: bool = False
+    ) -> list[Job]: ...
 
     def submit(
         self,
         what: str | Sequence[str] | SpecLike | Sequence[SpecLike] | None = None,
         *,
         idempotency_key: str | None = None,
+        progress: bool = False,
         **options: Unpack[JobOptions],
     ) -> Job | list[Job]:
         """Submit one job (a command with keywords, or a whole spec) or several (a list of specs, all or none).
@@ -123,24 +133,41 @@ class Client:
             what: program and arguments; text for /bin/sh; a `JobSpec`; plain data as in a spec file; or a list of the
                 last two. None with `script=`.
             idempotency_key: a second submission with the same key returns the jobs of the first.
+            progress: show how much of the directories that they ship was sent, on the terminal or in a notebook.
             options: the keywords of `hal.JobOptions`, which docs/python.md describes.
         Raises:
             SpecError: malformed, or it can never run; nothing was submitted.
             UnreachableError, OverloadedError: nothing was submitted.
         """
+        from hal.client.submission import sort_out
+
         submission = sort_out(what, options, environ=os.environ, workdir=os.getcwd())
-        answer = self.call(calls.submit(submission.specs, key=idempotency_key))
+        if any(spec.ship for spec in submission.specs):
+            from hal.client.flows.shipping import submitted
+
+            answer = self.drive(submitted(submission.specs, key=idempotency_key, progress=progress))
+        else:
+            answer = self.call(calls.submit(submission.specs, key=idempotency_key))
         jobs = [Job(self, job) for job in ids_of(answer)]
         return jobs if submission.many else jobs[0]
 
-    def check(self, what: str | Sequence[str] | SpecLike | Sequence[SpecLike], **options: Unpack[JobOptions]) -> None:
-        """Check what `submit` would submit, without submitting it.
+    def check(
+        self, what: str | Sequence[str] | SpecLike | Sequence[SpecLike], **options: Unpack[JobOptions]
+    ) -> list[str]:
+        """Check what `submit` would submit, without submitting it; return what there is to know about it all the same:
+        that no node has joined, or why a job with `wait_for_change` could not start now.
 
         Raises:
             SpecError: it would be refused.
         """
+        from hal.client.submission import sort_out
+
         submission = sort_out(what, options, environ=os.environ, workdir=os.getcwd())
-        self.call(calls.submit(submission.specs, dry_run=True))
+        if any(spec.ship for spec in submission.specs):
+            from hal.client.flows.shipping import submitted
+
+            return list((self.drive(submitted(submission.specs, key=None, dry_run=True))).warnings)
+        return list((self.call(calls.submit(submission.specs, dry_run=True))).warnings)
 
     def job(self, job_id: str | int) -> Job:
         """Find a job by its id.
@@ -157,21 +184,44 @@ class Client:
 
         Args:
             limit: stop after so many.
-            filters: state (a list means any of them), user, queue, name, account, label (a list or dict: all).
+            filters: state (a list means any of them), user, queue, name, account, label (a list or dict: all); node
+                (that it runs on now), submitted_from_ms, submitted_before_ms; reasons=True also shows why each that
+                waits does (`waiting`), placed=True where each runs (`placement`).
         """
-        return self.paged(lambda size, cursor: calls.jobs(calls.filters_of(filters), limit=size, cursor=cursor), limit)
+        known = calls.filters_of(filters, listing=True)
+        return self.paged(lambda size, cursor: calls.jobs(known, limit=size, cursor=cursor), limit)
 
-    def wait_all(self, jobs: Iterable[Job | str | int], timeout: float | None = None) -> list[JobInfo]:
+    def wait_all(
+        self,
+        jobs: Iterable[Job | str | int],
+        timeout: float | None = None,
+        *,
+        check: bool = False,
+        progress: bool = False,
+    ) -> list[JobInfo]:
         """Wait until all of these jobs have ended.
 
         Args:
             timeout: seconds for all together; None: no limit.
+            check: raise if one did not succeed, when all have ended.
+            progress: show how many have ended in a line of the terminal, or of a notebook.
         Returns: in the given order.
         Raises:
             TimedOutError: not all have ended by then; they continue.
+            JobFailedError: with `check`, for the first of them, in the given order, that did not succeed.
         """
         ids = [str(job) for job in jobs]
-        ends = {info.id: info for info in self.as_ended(ids, timeout)}
+        ends: dict[str, JobInfo] = {}
+        from hal.client.progress_line import ProgressLine
+
+        with ProgressLine(shown=progress) as line:
+            line.show(f"0 of {len(ids)} jobs have ended")
+            for info in self.as_ended(ids, timeout):
+                ends[info.id] = info
+                line.show(f"{len(ends)} of {len(ids)} jobs have ended")
+        for one in ids if check else ():
+            if ends[one].state != "succeeded":
+                raise self.drive(failed_with(ends[one]))
         return [ends[one] for one in ids]
 
     def as_ended(self, jobs: Iterable[Job | str | int], timeout: float | None = None) -> Iterator[JobInfo]:
@@ -182,48 +232,73 @@ class Client:
         Raises:
             TimedOutError: not all have ended by then; they continue.
         """
+        from hal.client.flows.completion import as_ended
+
         return as_ended(self.connections, list(dict.fromkeys(str(job) for job in jobs)), timeout)
 
-    def cancel(self, *ids: str | int, **filters: Any) -> list[Outcome]:
-        """Cancel jobs (`42`) and tasks (`42.7`) by id, or all that a filter selects; one outcome for each."""
-        return self.drive(controlled("cancel", ids, filters))
+    def cancel(self, *ids: str | int, dry_run: bool = False, **filters: Any) -> list[Outcome]:
+        """Cancel jobs (`42`) and tasks (`42.7`, `42.7-9`, `42[1,3-5]` by HAL_ARRAY_INDEX) by id, or all that a filter
+        selects; one outcome for each.
 
-    def hold(self, *ids: str | int, **filters: Any) -> list[Outcome]:
-        """Hold jobs, so that what has not started does not start."""
-        return self.drive(controlled("hold", ids, filters))
+        Args:
+            filters: state, user, queue, name, account, label. The state is that of tasks; beside ids it alone may be
+                given: of what they name, only tasks in that state.
+            dry_run: change nothing; the outcomes say how many tasks it would be.
+        """
+        return self.drive(controlled("cancel", ids, filters, dry_run=dry_run))
 
-    def release(self, *ids: str | int, **filters: Any) -> list[Outcome]:
-        """Release held jobs."""
-        return self.drive(controlled("release", ids, filters))
+    def hold(self, *ids: str | int, dry_run: bool = False, **filters: Any) -> list[Outcome]:
+        """Hold jobs or tasks, named as for `cancel`, so that what has not started does not start."""
+        return self.drive(controlled("hold", ids, filters, dry_run=dry_run))
 
-    def requeue(self, *ids: str | int, **filters: Any) -> list[Outcome]:
-        """Stop running tasks and let them, or ended ones, run again as a new attempt."""
-        return self.drive(controlled("requeue", ids, filters))
+    def release(self, *ids: str | int, dry_run: bool = False, **filters: Any) -> list[Outcome]:
+        """Release held jobs or tasks, named as for `cancel`."""
+        return self.drive(controlled("release", ids, filters, dry_run=dry_run))
+
+    def requeue(self, *ids: str | int, dry_run: bool = False, **filters: Any) -> list[Outcome]:
+        """Stop running tasks and let them, or ended ones, run again as a new attempt; named as for `cancel`.
+
+        Of a whole job: the tasks that did not succeed, or all if every one did. With `state`, and of a job by task:
+        all that are named.
+        """
+        return self.drive(controlled("requeue", ids, filters, dry_run=dry_run))
 
     def remove(self, *ids: str | int, ended_before: str | datetime | None = None, **filters: Any) -> list[Outcome]:
-        """Remove ended jobs, their attempts and outputs, by id or by filter; one outcome for each.
+        """Remove ended jobs, or some of their tasks (`42.7-9`), with attempts and outputs, by id or by filter; one
+        outcome for each.
 
         Args:
             ended_before: all that ended before this instant (`now-30d`), or those of them that the filter selects.
+            filters: as for `cancel`; beside ids, `state` alone: of what they name, only tasks that ended so.
         Raises:
             SpecError: no instant, or together with ids.
         """
+        from hal.client.instants import instant_ms
+
         before_ms = None if ended_before is None else instant_ms(ended_before, "ended_before")
-        if ids and (filters or before_ms is not None):
-            raise SpecError("remove: ids and filters cannot be combined")
+        if ids and (set(filters) - {"state"} or before_ms is not None):
+            raise SpecError(
+                "remove: ids and filters cannot be combined", hint="name the jobs, or filter by what they are"
+            )
         return self.drive(removed(ids, filters, before_ms))
 
     def evict(
-        self, *ids: str | int, mode: str = "requeue", reason: str = "", within: str = "", **filters: Any
+        self,
+        *ids: str | int,
+        mode: str = "requeue",
+        reason: str = "",
+        within: str = "",
+        dry_run: bool = False,
+        **filters: Any,
     ) -> list[Outcome]:
-        """Make running jobs (`42`) and tasks (`42.7`) leave, by id, or all that a filter selects; for operators.
+        """Make running jobs and tasks leave, named as for `cancel`; for operators.
 
         Args:
             mode: `requeue` or `checkpoint` (they run again, no retry is counted), or `cancel`.
             reason: one line for the owners of the jobs.
             within: how long they have to end before they are killed, as a duration; 30s by default.
         """
-        return self.drive(controlled("evict", ids, filters, calls.eviction(mode, reason, within)))
+        return self.drive(controlled("evict", ids, filters, calls.eviction(mode, reason, within), dry_run=dry_run))
 
     def evict_nodes(self, *names: str, mode: str = "requeue", reason: str = "", within: str = "") -> list[Outcome]:
         """Make all that runs on these nodes leave, as `evict`; one outcome for each node. New work may start there."""
@@ -243,6 +318,12 @@ class Client:
             NotFoundError: there is none of that name.
         """
         return self.call(calls.node(name))
+
+    def topology(self) -> TopologyInfo:
+        """Show which domains (racks, zones, switches) there are, and how much of each is used."""
+        from hal.client.rest import topology_calls
+
+        return self.call(topology_calls.topology())
 
     def fence(self, name: str, *, machine_gone: bool = False, reason: str = "") -> NodeInfo:
         """Declare a node lost: its attempts are lost and their tasks run again. Nothing may run there any more.
@@ -289,6 +370,18 @@ class Client:
     def remove_nodes(self, *names: str) -> list[Outcome]:
         """Remove nodes that are lost or closed, and hold nothing. One that connects again is a new node."""
         return list(self.call(calls.control_nodes("remove", names)))
+
+    def service(self, name: str, *, user: str = "") -> ServiceInfo:
+        """Look a service up by name: where those of its tasks are reached that are ready.
+
+        Args:
+            user: whose it is; yours, if it is left out.
+        Raises:
+            NotFoundError: no live job of that name is a service.
+        """
+        from hal.client.rest import service_calls
+
+        return self.call(service_calls.service(name, user))
 
     def offers(self) -> list[OfferInfo]:
         """List the machines that could be rented."""
@@ -469,6 +562,163 @@ class Client:
 
         return self.call(advice_calls.withdraw(kind))
 
+    def add_cron(
+        self,
+        name: str,
+        schedule: str,
+        what: str | Sequence[str] | SpecLike | None = None,
+        /,
+        *,
+        zone: str = "UTC",
+        overlap: str = "skip",
+        catch_up: str = "none",
+        keep: int | None = None,
+        replace: bool = False,
+        **options: Unpack[JobOptions],
+    ) -> CronInfo:
+        """Make a periodic job: one that is submitted at each due time of a schedule.
+
+        Args:
+            schedule: five fields of cron, or @hourly, @daily, @weekly, @monthly, @yearly.
+            what: the job, as for `submit`.
+            zone: the time zone of the schedule, such as "Europe/Berlin".
+            overlap: while an earlier job has not ended: "skip", "queue", "replace" or "allow".
+            catch_up: after due times that passed while HAL was down: "none", or "one" job for all of them.
+            keep: entries of its history; None: 50.
+            replace: change the one of this name.
+            options: the keywords of `hal.JobOptions`; with `user`, an operator makes it for somebody else.
+        Raises:
+            SpecError: the schedule or the job cannot be accepted.
+            ConflictError: there is one of this name.
+        """
+        from hal.client.rest import cron_calls
+        from hal.client.submission import sort_out
+
+        submission = sort_out(what, options, environ=os.environ, workdir=os.getcwd())
+        if submission.many:
+            raise SpecError("add_cron: a list of jobs", hint="a periodic job submits one job; an array has many tasks")
+        (spec,) = submission.specs
+        return self.call(
+            cron_calls.put_cron_job(
+                name,
+                schedule,
+                spec,
+                zone=zone,
+                overlap=overlap,
+                catch_up=catch_up,
+                keep=keep,
+                user=spec.user,
+                replace=replace,
+            )
+        )
+
+    def cron_jobs(self, *, user: str = "", limit: int | None = None) -> Iterator[CronInfo]:
+        """List your periodic jobs, oldest first; for operators, all or those of a user."""
+        from hal.client.rest import cron_calls
+
+        return self.paged(lambda size, cursor: cron_calls.cron_jobs(user, limit=size, cursor=cursor), limit)
+
+    def cron_job(self, name: str, *, user: str = "") -> CronInfo:
+        """Show a periodic job.
+
+        Raises:
+            NotFoundError: there is none.
+        """
+        from hal.client.rest import cron_calls
+
+        return self.call(cron_calls.cron_job(name, user))
+
+    def hold_cron(self, name: str, *, user: str = "") -> CronInfo:
+        """Hold a periodic job: nothing of it is submitted until it is resumed.
+
+        Raises:
+            NotFoundError: there is none.
+        """
+        from hal.client.rest import cron_calls
+
+        return self.call(cron_calls.hold_cron_job(name, user))
+
+    def resume_cron(self, name: str, *, user: str = "") -> CronInfo:
+        """Resume a periodic job, from its next due time on.
+
+        Raises:
+            NotFoundError: there is none.
+        """
+        from hal.client.rest import cron_calls
+
+        return self.call(cron_calls.resume_cron_job(name, user))
+
+    def run_cron(self, name: str, *, user: str = "") -> Job:
+        """Submit the job of a periodic job now, whatever schedule and overlap policy say.
+
+        Raises:
+            NotFoundError: there is none.
+            SpecError, ConflictError, DeniedError: the job is refused.
+        """
+        from hal.client.rest import cron_calls
+
+        return Job(self, (self.call(cron_calls.run_cron_job(name, user))).job)
+
+    def remove_cron(self, name: str, *, user: str = "") -> CronInfo:
+        """Remove a periodic job with its history; jobs that it submitted go on.
+
+        Raises:
+            NotFoundError: there is none.
+        """
+        from hal.client.rest import cron_calls
+
+        return self.call(cron_calls.remove_cron_job(name, user))
+
+    def cron_history(self, name: str, *, user: str = "", limit: int | None = None) -> Iterator[CronRunInfo]:
+        """List what became of the due times of a periodic job, newest first.
+
+        Raises:
+            NotFoundError: there is none.
+        """
+        from hal.client.rest import cron_calls
+
+        return self.paged(lambda size, cursor: cron_calls.cron_history(name, user, limit=size, cursor=cursor), limit)
+
+    def secrets(self) -> list[SecretInfo]:
+        """List secrets, without their values: those that your jobs may use, and those of accounts that you coordinate;
+        for operators, all."""
+        from hal.client.rest import secret_calls
+
+        return list(self.call(secret_calls.secrets()))
+
+    def set_secret(self, name: str, value: bytes | str, *, account: str = "") -> SecretInfo:
+        """Create or replace a secret of yours.
+
+        Args:
+            value: 1 byte to 64 KiB; text is encoded as UTF-8.
+            account: set it for the jobs of this closed account instead; for its coordinators and admins.
+        Raises:
+            SpecError: its name or its size, or an account that is not closed.
+            DeniedError: the account is not yours to change, or a job asks.
+        """
+        from hal.client.rest import secret_calls
+
+        data = value.encode() if isinstance(value, str) else value
+        return self.call(secret_calls.set_secret(name, data, account=account))
+
+    def remove_secret(self, name: str, *, account: str = "", user: str = "") -> SecretInfo:
+        """Remove a secret of yours, of an account, or (operators) of another user. Steps that have it keep it until
+        they end; later starts of jobs that name it fail.
+
+        Raises:
+            NotFoundError: there is none.
+            DeniedError: it is not yours to remove.
+        """
+        from hal.client.rest import secret_calls
+
+        return self.call(secret_calls.remove_secret(name, account=account, user=user))
+
+    def rotate_secret_key(self) -> KeyChange:
+        """Create a new key, and store every secret under it; for admins."""
+        from hal.client.rest import secret_calls
+
+        return self.call(secret_calls.rotate_key())
+
     def shares(self) -> list[ShareInfo]:
         """Read the tree of shares: what accounts and users are entitled to, and what they have used."""
         return list(self.call(calls.shares()))
@@ -491,6 +741,10 @@ class Client:
     def health(self) -> HealthInfo:
         """Read the controller's health."""
         return self.call(calls.health())
+
+    def notifications(self) -> NotificationsInfo:
+        """Read whether this HAL sends mail and posts to webhooks, and how many notifications were sent."""
+        return self.call(calls.notifications())
 
     def version(self) -> dict[str, Any]:
         """Read the controller's version."""
@@ -558,6 +812,10 @@ class Client:
     def drive(self, steps: Steps[T]) -> T:
         """Send the calls that it yields, one after the other; returns its result."""
         return Player(self.connections).result(steps)
+
+    def items_of(self, flow: Flow[T]) -> Iterator[T]:
+        """Perform the steps of a flow as far as its items are wanted; give each item."""
+        return Player(self.connections).items(flow)
 
     def paged(self, call: Callable[[int, str], Call[Page[T]]], limit: int | None) -> Iterator[T]:
         """Read the items of all pages of a listing; `call` gets a page's size and the cursor of the page before."""

@@ -145,6 +145,25 @@ def check_giving_up(place: BlobPlace) -> None:
     _equal("the blob written again", store.read(whole), data)
 
 
+def check_pins_of_several(place: BlobPlace) -> None:
+    """Several blobs are pinned in one step, all or none; what is pinned already stays so."""
+    store = _roomy(place)
+    names = [store.put(_bytes(100, seed=seed)) for seed in range(3)]
+    missing = f"sha256:{_sha(b'nothing')}"
+    wrongs: list[tuple[list[str], type[HALError]]] = [
+        ([*names, missing], NotFoundError),
+        ([*names, "no name"], SpecError),
+    ]
+    for wrong, error in wrongs:
+        _refused("pin_all() with a wrong name", partial(store.pin_all, wrong, "job-7"), error)
+        _equal("pins after a refused pin_all()", store.pins(), [])
+    store.pin(names[1], "job-7")
+    store.pin_all([*names, names[0]], "job-7")
+    store.pin_all([], "job-8")
+    _equal("pins()", [tuple(pin) for pin in store.pins()], sorted(("job-7", name) for name in names))
+    _equal("usage().pins", store.usage().pins, len(names))
+
+
 def check_pins(place: BlobPlace) -> None:
     """A pinned blob survives an eviction of everything; after the last pin is gone it does not."""
     store = _roomy(place)
@@ -280,6 +299,7 @@ CHECKS: Final[Sequence[Callable[[BlobPlace], None]]] = (
     check_missing,
     check_giving_up,
     check_pins,
+    check_pins_of_several,
     check_order_of_eviction,
     check_bounds,
     check_writers_keep_their_chunks,

@@ -90,7 +90,7 @@ class Call:
     def path(self, name: str) -> str:
         """A part of the path, by its name in the row."""
         part: str = self.request.path_params[name]
-        return part
+        return part.replace("%2F", "/")  # the guard left it so
 
     def header(self, name: str) -> str | None:
         """A header of the request."""

@@ -22,7 +22,7 @@ from hal.rest.enforcement import CheckPath
 from hal.rest.limits import Limits
 from hal.rest.openapi import About, describe, description_row
 from hal.rest.rights import EVERYBODY
-from hal.rest.routes import litestar
+from hal.rest.routes import Routes
 from hal.rest.server.guard import Guard
 from hal.rest.server.http_server import HttpServer, Ports
 from hal.rest.who import whoami_row
@@ -50,6 +50,7 @@ HEALTH: Final = Endpoint(
     tag="service",
     summary="Show the daemon's health",
     result=DaemonHealth,
+    for_job_tokens=True,
 )
 
 
@@ -97,7 +98,7 @@ async def serve(
         api: what handlers are given to ask.
         ports: where else; None: nowhere.
         controller: says who callers are; None: the one of this home.
-        check_path: as for `Rights`.
+        check_path: as for `Rights.enforce`.
     Raises:
         ConflictError, DeniedError, NotFoundError: as `HttpServer.start`.
     """
@@ -107,7 +108,7 @@ async def serve(
     callers = await open_callers(runtime, controller, owner_uid=os.geteuid())
     audit = AuditLog(home.log_file(f"audit-{runtime.name}"))
     guard = Guard(
-        litestar(interface.rows, api, runtime, check_path=check_path),
+        Routes(interface.rows).serve(api, runtime, check_path=check_path),
         callers=callers,
         limits=limits,
         audit=audit,

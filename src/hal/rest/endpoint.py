@@ -78,6 +78,9 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     repeated: bool = False
     """Programs send it again and again, as planes put their advice: successes that are alike share entries of the audit
     log."""
+    for_job_tokens: bool = False
+    """A step's token by itself, which speaks for one job, may ask for it: the handler, or the check of the path, keeps
+    to `call.visit.identity.only_job`."""
     for_strangers: bool = False
     """Answered without a token, too: it is how strangers find out whom to believe."""
 

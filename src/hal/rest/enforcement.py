@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Container, Mapping
 
-from litestar import Request
-
 from hal.core.model import DeniedError
 from hal.rest.identity import READING, Identity, Visit
 from hal.rest.parameters import AnyRequest
@@ -33,27 +31,42 @@ def reach_of(identity: Identity, right: Right, *, narrowed_too: bool) -> Reach:
     return right.reach(identity.role if narrowed_too or not identity.narrowed else Role.USER)
 
 
+def beyond_its_job(job: int) -> DeniedError:
+    """What a step's token by itself is told that asks for more than its job."""
+    return DeniedError(
+        f"the token of a step of job {job} speaks for that job, and for those that it has submitted",
+        hint="name one of them, or ask as the user: on the node, hal recognises the user by the account",
+    )
+
+
 class Rights:
     """Asks the table, before every handler; what is not in it is refused, as what the framework answers by itself."""
 
     def __init__(
-        self, rights: Mapping[str, Right], *, for_narrowed: Container[str] = (), check_path: CheckPath | None = None
+        self,
+        rights: Mapping[str, Right],
+        *,
+        for_narrowed: Container[str] = (),
+        for_job_tokens: Container[str] = (),
     ) -> None:
         """
         Args:
             rights: by operation, `METHOD /path/{template}`.
             for_narrowed: operations in which a token that is narrowed to accounts or queues has its whole role.
-            check_path: whether what the path names is the caller's to know of; None: nothing belongs to anybody.
+            for_job_tokens: operations that a step's token by itself may ask for.
         """
         self._rights = rights
         self._for_narrowed = for_narrowed
-        self._check_path = check_path
+        self._for_job_tokens = for_job_tokens
 
-    async def enforce(self, request: Request) -> None:  # type: ignore[type-arg]
+    async def enforce(self, request: AnyRequest, check_path: CheckPath | None = None) -> None:
         """Let the request pass.
 
+        Args:
+            check_path: whether what the path names is the caller's to know of; None: nothing belongs to anybody.
         Raises:
-            DeniedError: the caller's role has no such right, or the token only reads.
+            DeniedError: the caller's role has no such right, the token only reads, or it speaks for one job and this is
+                not about it.
             NotFoundError: the path names what is not the caller's to know of.
         """
         visit = visit_of(request)
@@ -77,5 +90,7 @@ class Rights:
                 f"token {identity.token} is read-only: {method} {request.url.path} is not for it",
                 hint="use a token that was made without --read-only",
             )
-        if self._check_path is not None:
-            await self._check_path(visit, request)
+        if identity.only_job and operation not in self._for_job_tokens:
+            raise beyond_its_job(identity.only_job)
+        if check_path is not None:
+            await check_path(visit, request)

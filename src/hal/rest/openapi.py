@@ -119,6 +119,7 @@ def description_row(document: Callable[[], dict[str, Any]], tag: str = "service"
         tag=tag,
         summary="Show this OpenAPI document",
         media={JSON: {"type": "object"}},
+        for_job_tokens=True,
     )
 
 

@@ -81,7 +81,7 @@ def rights_of(who: Identity, rows: Sequence[Endpoint], for_narrowed: Container[s
     found = {}
     for row in rows:
         reach = reach_of(who, row.right, narrowed_too=row.operation in for_narrowed)
-        barred = who.scope.read_only and row.method not in READING
+        barred = (who.scope.read_only and row.method not in READING) or (who.only_job and not row.for_job_tokens)
         found[row.operation] = (Reach.NONE if barred else reach).name.lower()
     return found
 
@@ -114,4 +114,5 @@ def whoami_row(
         text="On a Unix socket the kernel names the caller; with `HAL-Identify-By: token`, the token that is shown.",
         params=(Param(name="rights", text="also show how far each operation reaches for the caller", schema=FLAG),),
         result=WhoView,
+        for_job_tokens=True,
     )

@@ -1,6 +1,6 @@
-"""NVIDIA GPUs of this machine, through NVML if its driver is installed; otherwise none.
+"""GPUs of this machine: NVIDIA's through NVML if its driver is installed, AMD's as the kernel describes them.
 
-The library (nvidia-ml-py) is imported only on machines with the driver.
+NVML's library (nvidia-ml-py) is imported only on machines with the driver.
 """
 
 from __future__ import annotations
@@ -9,10 +9,21 @@ import importlib
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from hal.core.model.facts import MAX_PARTS, MAX_TEXT, GpuFacts
+from msgspec.structs import replace
+
+from hal.core.model.facts import MAX_GPU_FILES, MAX_PARTS, MAX_TEXT, MAX_TOLD, GpuFacts
+from hal.runtime.amd_gpus import read_amd_gpus
 
 DRIVER: Final = ("dev/nvidiactl", "proc/driver/nvidia/version")
 """One of these exists where the driver is installed."""
+
+
+MAX_NVLINKS: Final = 36
+"""Of one GPU."""
+P2P_NVLINK: Final = 2
+P2P_OK: Final = 0
+ANCESTORS: Final = {0: "PIX", 10: "PIX", 20: "PXB", 30: "PHB", 40: "NODE", 50: "SYS"}
+"""By NVML's number: what two GPUs are behind, as `nvidia-smi topo` writes it."""
 
 
 class Nvml(Protocol):
@@ -28,10 +39,28 @@ class Nvml(Protocol):
     def nvmlDeviceGetUUID(self, handle: Any) -> str | bytes: ...
     def nvmlDeviceGetMemoryInfo(self, handle: Any) -> Any: ...
     def nvmlDeviceGetPciInfo(self, handle: Any) -> Any: ...
+    def nvmlDeviceGetMinorNumber(self, handle: Any) -> int: ...
+    def nvmlDeviceGetTopologyCommonAncestor(self, handle: Any, other: Any) -> int: ...
+    def nvmlDeviceGetP2PStatus(self, handle: Any, other: Any, index: int) -> int: ...
+    def nvmlDeviceGetNvLinkState(self, handle: Any, link: int) -> int: ...
+    def nvmlDeviceGetNvLinkRemotePciInfo(self, handle: Any, link: int) -> Any: ...
+
+
+def machine_gpus(declared: tuple[GpuFacts, ...] = (), root: Path = Path("/")) -> tuple[GpuFacts, ...]:
+    """Read all GPUs by index: those that the site declares, or else NVIDIA's and then AMD's."""
+    if declared:
+        return declared
+    found = read_gpus(root)
+    others = read_amd_gpus(root, len(found))
+    if found and others:  # links are by position among all
+        none_before, none_behind = ("",) * len(found), ("",) * len(others)
+        found = tuple(replace(gpu, links=(gpu.links or ("",)) + none_behind) for gpu in found)
+        others = tuple(replace(gpu, links=none_before + (gpu.links or ("",))) for gpu in others)
+    return (*found, *others)[:MAX_PARTS]
 
 
 def read_gpus(root: Path = Path("/"), nvml: Nvml | None = None) -> tuple[GpuFacts, ...]:
-    """Read all GPUs by index; () where there is no driver, or it does not answer.
+    """Read all of NVIDIA's by index; () where there is no driver, or it does not answer.
 
     Args:
         root: the directory that contains /dev, /proc and /sys.
@@ -49,7 +78,8 @@ def read_gpus(root: Path = Path("/"), nvml: Nvml | None = None) -> tuple[GpuFact
     except nvml.NVMLError:
         return ()
     try:
-        return tuple(_gpu(nvml, index, root) for index in range(min(nvml.nvmlDeviceGetCount(), MAX_PARTS)))
+        found = [_gpu(nvml, index, root) for index in range(min(nvml.nvmlDeviceGetCount(), MAX_PARTS))]
+        return _with_links(nvml, found)
     except nvml.NVMLError:
         return ()
     finally:
@@ -62,13 +92,81 @@ def _gpu(nvml: Nvml, index: int, root: Path) -> GpuFacts:
         memory = int(nvml.nvmlDeviceGetMemoryInfo(handle).total)
     except nvml.NVMLError:
         memory = 0  # a GPU that shares the machine's memory has none of its own
+    pci = _pci_address(_text(nvml.nvmlDeviceGetPciInfo(handle).busId))
     return GpuFacts(
         index=index,
+        vendor="nvidia",
         model=_text(nvml.nvmlDeviceGetName(handle)),
         memory_bytes=memory,
         uuid=_text(nvml.nvmlDeviceGetUUID(handle)),
-        numa=_numa(_text(nvml.nvmlDeviceGetPciInfo(handle).busId), root),
+        numa=_numa(pci, root),
+        pci=pci,
+        cpus=_near_cpus(pci, root),
+        files=_files(nvml, handle, pci, root),
     )
+
+
+def _files(nvml: Nvml, handle: Any, pci: str, root: Path) -> tuple[str, ...]:
+    """Its device files: the driver's own, and those of its graphics."""
+    try:
+        own = [f"/dev/nvidia{int(nvml.nvmlDeviceGetMinorNumber(handle))}"]
+    except nvml.NVMLError:
+        own = []
+    try:
+        graphics = sorted(entry.name for entry in (root / f"sys/bus/pci/devices/{pci}/drm").iterdir())
+    except OSError:
+        graphics = []
+    named = [f"/dev/dri/{name}" for name in graphics if name.startswith(("card", "renderD"))]
+    return tuple((own + named)[:MAX_GPU_FILES]) if own else ()
+
+
+def _with_links(nvml: Nvml, gpus: list[GpuFacts]) -> tuple[GpuFacts, ...]:
+    """The same with the links between them."""
+    if len(gpus) < 2:
+        return tuple(gpus)
+    handles = [nvml.nvmlDeviceGetHandleByIndex(gpu.index) for gpu in gpus]
+    ends = [_nvlink_ends(nvml, handle) for handle in handles]
+    addresses = {gpu.pci for gpu in gpus}
+    to_switches = [sum(end not in addresses for end in far) for far in ends]
+
+    def link(one: int, other: int) -> str:
+        if one == other:
+            return ""
+        direct = ends[one].count(gpus[other].pci)
+        if not direct and _linked(nvml, handles[one], handles[other]):
+            direct = min(to_switches[one], to_switches[other])
+        return f"NV{direct}" if direct else _ancestor(nvml, handles[one], handles[other])
+
+    numbers = range(len(gpus))
+    return tuple(replace(gpus[one], links=tuple(link(one, other) for other in numbers)) for one in numbers)
+
+
+def _nvlink_ends(nvml: Nvml, handle: Any) -> list[str]:
+    """PCI addresses of what is at the other end of each active NVLink of a GPU: GPUs or switches."""
+    found = []
+    for number in range(MAX_NVLINKS):
+        try:
+            if nvml.nvmlDeviceGetNvLinkState(handle, number):
+                found.append(_pci_address(_text(nvml.nvmlDeviceGetNvLinkRemotePciInfo(handle, number).busId)))
+        except nvml.NVMLError:
+            break  # it has no more of them
+    return found
+
+
+def _linked(nvml: Nvml, handle: Any, other: Any) -> bool:
+    """Whether two GPUs reach each other over NVLink, directly or through switches."""
+    try:
+        return nvml.nvmlDeviceGetP2PStatus(handle, other, P2P_NVLINK) == P2P_OK
+    except nvml.NVMLError:
+        return False
+
+
+def _ancestor(nvml: Nvml, handle: Any, other: Any) -> str:
+    """The narrowest thing that two GPUs are behind; '' if it is not known."""
+    try:
+        return ANCESTORS.get(nvml.nvmlDeviceGetTopologyCommonAncestor(handle, other), "")
+    except nvml.NVMLError:
+        return ""
 
 
 def _text(value: str | bytes) -> str:
@@ -76,10 +174,21 @@ def _text(value: str | bytes) -> str:
     return (value.decode(errors="replace") if isinstance(value, bytes) else value)[:MAX_TEXT]
 
 
-def _numa(bus_id: str, root: Path) -> int:
-    """The NUMA node of a PCI device; NVML writes its domain with eight digits, the kernel with four."""
+def _pci_address(bus_id: str) -> str:
+    """As /sys has it: NVML writes the domain with eight digits, the kernel with four."""
     domain, _, rest = bus_id.lower().partition(":")
+    return f"{domain[-4:]}:{rest}"
+
+
+def _near_cpus(pci: str, root: Path) -> str:
     try:
-        return int((root / f"sys/bus/pci/devices/{domain[-4:]}:{rest}/numa_node").read_text())
+        return (root / f"sys/bus/pci/devices/{pci}/local_cpulist").read_text()[:MAX_TOLD].strip()
+    except (OSError, ValueError):
+        return ""
+
+
+def _numa(pci: str, root: Path) -> int:
+    try:
+        return int((root / f"sys/bus/pci/devices/{pci}/numa_node").read_text())
     except (OSError, ValueError):
         return -1

@@ -30,6 +30,8 @@ PASSAGE_PLACES: Final = ("/var/tmp", "/tmp")
 """Where `Home.passage` is created: everybody can get there, and files stay."""
 STEPS_SOCKET: Final = "api.sock"
 PASSAGE_MODE: Final = 0o711
+MADE: Final = "made-"
+"""Begins the names of directories with what no step has been given yet, or any more; they go with HAL."""
 
 _NODE_NAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?\Z")
 _MARKS: Final = ("run", "db", "log", "nodes", "hal.toml")
@@ -39,7 +41,7 @@ _MARKS: Final = ("run", "db", "log", "nodes", "hal.toml")
 class NodePaths:
     """The paths of one node under HAL_HOME/nodes/NODE."""
 
-    __slots__ = ("gates", "id_file", "identity", "journal", "name", "root", "secrets", "steps")
+    __slots__ = ("files", "gates", "id_file", "identity", "journal", "name", "root", "secrets", "steps")
 
     def __init__(self, root: Path, name: str) -> None:
         self.name = name
@@ -48,6 +50,8 @@ class NodePaths:
         """The id by which controllers recognise this node; see `hal.daemons.agent.node_id`."""
         self.journal = root / "journal"
         """Directory of the journals of the keeper and its helpers."""
+        self.files = root / "files"
+        """What the file service keeps: see `hal.daemons.agent.keeper.file_service`."""
         self.steps = root / "steps"
         self.gates = root / "gates"
         """Steps whose prolog has begun and whose epilog has not ended; see `hal.daemons.agent.gate_notes`."""
@@ -81,6 +85,7 @@ class Home:
         "cache",
         "config",
         "database",
+        "files",
         "gates",
         "log_dir",
         "nodes_dir",
@@ -98,6 +103,8 @@ class Home:
         self.database = self.root / "db" / "hal.sqlite"
         self.store_mark = self.root / "store.mark"
         """What the controller of this home remembers about its store: see `hal.store.mark`."""
+        self.files = self.root / "files"
+        """What was shipped with jobs and collected of them; see `hal.daemons.controller.files`."""
         self.log_dir = self.root / "log"
         self.token = self.root / "token"
         self.authority = self.root / "authority"
@@ -252,6 +259,11 @@ class Home:
         for entry in list(known.iterdir()):
             if entry.is_socket():
                 entry.unlink(missing_ok=True)
+            elif entry.name.startswith(MADE):
+                import shutil  # only here: every command imports this module
+
+                with suppress(RecursionError):
+                    shutil.rmtree(entry, ignore_errors=True)
             else:
                 with suppress(OSError):
                     entry.rmdir()
@@ -269,12 +281,27 @@ class Home:
 
     def keeper_socket(self, node: str) -> Path:
         """The agent of `node` connects to its keeper here; a long name is shortened to its checksum."""
+        return self._node_socket("keeper", node)
+
+    def stream_socket(self, node: str) -> Path:
+        """The agent of `node` orders streams to steps here."""
+        return self._node_socket("streams", node)
+
+    def relay_socket(self) -> Path:
+        """The controller orders meetings of streams here."""
+        return self.socket_dir() / "relay.sock"
+
+    def files_socket(self, node: str) -> Path:
+        """The agent of `node` orders files of steps here."""
+        return self._node_socket("files", node)
+
+    def _node_socket(self, kind: str, node: str) -> Path:
         directory = self.socket_dir()
-        path = directory / f"keeper-{check_node_name(node)}.sock"
+        path = directory / f"{kind}-{check_node_name(node)}.sock"
         if len(os.fsencode(path)) > MAX_SOCKET_PATH_BYTES:
             import zlib
 
-            path = directory / f"keeper-{zlib.crc32(node.encode()):08x}{zlib.adler32(node.encode()):08x}.sock"
+            path = directory / f"{kind}-{zlib.crc32(node.encode()):08x}{zlib.adler32(node.encode()):08x}.sock"
         return path
 
     def passage(self) -> Path:

@@ -105,6 +105,12 @@ class Lane(StrEnum):
     """The one thread that decodes and checks large request bodies, beside the loop."""
     LEASE = "lease"
     """The one thread that renews the leader's lease, beside the writer."""
+    FILES = "files"
+    """The one thread that keeps the files of jobs, beside the store's."""
+    MAIL = "mail"
+    """The one thread that sends mail."""
+    WEBHOOK = "webhook"
+    """The one thread that posts to webhooks, which may be slow."""
     NAMES = "names"
     """The one thread that asks the machine's name service about users, which may take as long as a directory does."""
 

@@ -1,5 +1,5 @@
 """The exchanges by which a machine becomes a node of a HAL elsewhere, or a process gets a certificate of its role, and
-the next one.
+the next one, and learns which ones of others are still good.
 
 The first time, the controller is identified by the fingerprint in the token, and by nothing else.
 """
@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Final, TypeVar
 
-from hal.core.model.errors import DeniedError, UnreachableError, error_from_code
+from hal.core.model.errors import DeniedError, InternalError, UnreachableError, error_from_code
 from hal.runtime.authority import Identity, fingerprint, new_request
 from hal.runtime.interface import Credentials, Runtime, TcpAddress
 from hal.wire.address import parse_address
@@ -18,7 +18,17 @@ from hal.wire.agree import NOT_LEADER, SPOKEN
 from hal.wire.errors import MalformedFrameError
 from hal.wire.frames.conversation import Frame
 from hal.wire.frames.hello import Goodbye
-from hal.wire.frames.joining import JOINING, Authority, Join, Joined, ReadAuthority, Renew
+from hal.wire.frames.joining import (
+    JOINING,
+    MAX_SERIALS,
+    Authority,
+    CertificatesRefused,
+    CheckCertificates,
+    Join,
+    Joined,
+    ReadAuthority,
+    Renew,
+)
 from hal.wire.join_token import JoinToken
 from hal.wire.roles import Role
 
@@ -29,6 +39,7 @@ MAX_SENT_ON: Final = 4
 """How often controllers may refer the joining machine to one that was not named."""
 
 Answer = TypeVar("Answer", bound=Frame)
+T = TypeVar("T")
 
 
 class LeaderElsewhereError(UnreachableError):
@@ -61,7 +72,7 @@ async def join_any(
 async def renew_any(runtime: Runtime, identity: Identity, addresses: Sequence[TcpAddress]) -> None:
     """Get the next certificate of a process that is no node, and save it in place of the present one.
 
-    Who serves with it calls `Listener.reload_credentials` then. It is due at `identity.renewal_ms()`.
+    `hal.runtime.role_certificate` does it in time for a process that goes on running.
 
     Raises:
         DeniedError: the present one was revoked, or has expired.
@@ -70,22 +81,51 @@ async def renew_any(runtime: Runtime, identity: Identity, addresses: Sequence[Tc
     await _at_any(runtime, addresses, lambda address: _renew_at(runtime, identity, address))
 
 
-async def _at_any(
-    runtime: Runtime, addresses: Sequence[TcpAddress], ask: Callable[[TcpAddress], Awaitable[None]]
-) -> None:
+async def refused_by_any(
+    runtime: Runtime, identity: Identity, serials: Sequence[str], addresses: Sequence[TcpAddress]
+) -> frozenset[str]:
+    """Return which of these certificates are not good any more: revoked, expired, replaced for another machine, or not
+    known to this HAL.
+
+    Args:
+        identity: of the process that asks.
+        serials: at most `MAX_SERIALS`.
+    Raises:
+        DeniedError: its own one is not good.
+        UnreachableError: no controller answered.
+    """
+    if len(serials) > MAX_SERIALS:
+        raise InternalError(f"{len(serials)} certificates to be checked at once")
+    return await _at_any(runtime, addresses, lambda address: _refused_at(runtime, identity, serials, address))
+
+
+async def exchange_certificate(runtime: Runtime, identity: Identity, ask: Callable[[str], Awaitable[Joined]]) -> Joined:
+    """Make a new key, have it certified and store both; returns the answer.
+
+    Args:
+        ask: sends a signing request (PEM), and returns the answer.
+    """
+    key, request = await runtime.run_blocking(new_request)
+    joined = await ask(request)
+    await runtime.run_blocking(partial(identity.store_certificate, joined.certificate, key, joined.authority))
+    return joined
+
+
+async def _at_any(runtime: Runtime, addresses: Sequence[TcpAddress], ask: Callable[[TcpAddress], Awaitable[T]]) -> T:
     left = list(addresses)
     tried: list[TcpAddress] = []
     while True:
         address = left.pop(0)
         tried.append(address)
         try:
-            await ask(address)
-            return
+            return await ask(address)
         except UnreachableError as error:
             leader = error.leader if isinstance(error, LeaderElsewhereError) else None
             if leader is not None and leader not in tried and len(tried) < len(addresses) + MAX_SENT_ON:
                 left.insert(0, leader)
-            runtime.log.warning("no certificate was given here", controller=str(address), reason=str(error))
+            runtime.log.warning(
+                "a controller did not answer about certificates", controller=str(address), reason=str(error)
+            )
             if not left:
                 raise
 
@@ -108,29 +148,45 @@ async def _join_at(
     await runtime.run_blocking(partial(identity.trust, authority.certificate))
     connection = await runtime.connect(address, credentials=identity.joining_credentials, conversation=JOINING)
     try:
-        key, request = await runtime.run_blocking(new_request)
-        await connection.send(Join(versions=SPOKEN, name=name, token=token.proof, request=request, role=role))
-        joined = _answer(await connection.receive(ANSWER_MS), Joined, address)
+
+        async def ask(request: str) -> Joined:
+            await connection.send(Join(versions=SPOKEN, name=name, token=token.proof, request=request, role=role))
+            joined = _answer(await connection.receive(ANSWER_MS), Joined, address)
+            if joined.role is not role:
+                raise DeniedError(
+                    f"the controller at {address} knows no certificates of the role {role}", hint="it is an older HAL"
+                )
+            return joined
+
+        await exchange_certificate(runtime, identity, ask)
     finally:
         connection.abort()
-    if joined.role is not role:
-        raise DeniedError(
-            f"the controller at {address} knows no certificates of the role {role}", hint="it is an older HAL"
-        )
-    keep = partial(identity.store_certificate, joined.certificate, key, joined.authority)
-    await runtime.run_blocking(keep)
 
 
 async def _renew_at(runtime: Runtime, identity: Identity, address: TcpAddress) -> None:
     """Raises: as `renew_any`; UnreachableError also where another controller leads."""
     connection = await runtime.connect(address, credentials=identity.credentials, conversation=JOINING)
     try:
-        key, request = await runtime.run_blocking(new_request)
-        await connection.send(Renew(request=request))
-        joined = _answer(await connection.receive(ANSWER_MS), Joined, address)
+
+        async def ask(request: str) -> Joined:
+            await connection.send(Renew(request=request))
+            return _answer(await connection.receive(ANSWER_MS), Joined, address)
+
+        await exchange_certificate(runtime, identity, ask)
     finally:
         connection.abort()
-    await runtime.run_blocking(partial(identity.store_certificate, joined.certificate, key, joined.authority))
+
+
+async def _refused_at(
+    runtime: Runtime, identity: Identity, serials: Sequence[str], address: TcpAddress
+) -> frozenset[str]:
+    """Raises: as `refused_by_any`; UnreachableError also where another controller leads."""
+    connection = await runtime.connect(address, credentials=identity.credentials, conversation=JOINING)
+    try:
+        await connection.send(CheckCertificates(serials=tuple(serials)))
+        return frozenset(_answer(await connection.receive(ANSWER_MS), CertificatesRefused, address).serials)
+    finally:
+        connection.abort()
 
 
 def _answer(frame: Frame | None, kind: type[Answer], address: TcpAddress) -> Answer:

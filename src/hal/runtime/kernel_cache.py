@@ -19,6 +19,8 @@ from typing import Final
 
 from hal.runtime.privacy import others_may_write
 
+CACHE_VARIABLE: Final = "NUMBA_CACHE_DIR"
+"""Where numba keeps what it compiles; it reads this when it is imported."""
 KEPT: Final = 4
 """Versions that are kept however long they have not been used."""
 UNUSED_S: Final = 7 * 86_400

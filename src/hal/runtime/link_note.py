@@ -42,6 +42,14 @@ def remove_link_note(home: Home, node: str) -> None:
     (home.run_dir / f"agent-{node}.link").unlink(missing_ok=True)
 
 
+def link_note_ms(home: Home, node: str) -> int | None:
+    """When the line was written, in ms since 1970; None without one. The agent writes it when the state changes."""
+    try:
+        return int((home.run_dir / f"agent-{node}.link").stat().st_mtime * 1000)
+    except OSError:
+        return None
+
+
 def read_link_note(home: Home, node: str) -> LinkNote | None:
     """Read what the running agent of that node has recorded; None if none runs, or it has recorded nothing yet."""
     try:

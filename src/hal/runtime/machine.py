@@ -9,12 +9,27 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from hal.core.model.facts import MAX_PARTS, MAX_TEXT, CpuFacts, DiskFacts, Facts, NumaFacts
-from hal.runtime.gpus import read_gpus
+from hal.core.model.cpu_lists import cpus_of, format_cpus
+from hal.core.model.facts import (
+    MAX_PARTS,
+    MAX_TEXT,
+    MAX_TOLD,
+    CacheFacts,
+    CpuFacts,
+    DiskFacts,
+    Facts,
+    GpuFacts,
+    NumaFacts,
+    SocketFacts,
+)
+from hal.runtime.cpu_topology import online_cpus, read_last_caches, read_sockets, read_topology
+from hal.runtime.gpus import machine_gpus
 
+SYSTEM: Final = "sys/devices/system"
 MAX_FILE_BYTES: Final = 4 << 20
 """Largest file that is read: /proc/cpuinfo of a large machine has about 1 MiB."""
 NO_DISKS: Final = frozenset({"squashfs", "iso9660", "fuse.snapfuse"})
@@ -24,12 +39,13 @@ _NODE: Final = re.compile(r"node([0-9]+)\Z")
 _ESCAPED: Final = re.compile(r"\\([0-7]{3})")
 
 
-def read_machine(home: Path, root: Path = Path("/")) -> Facts:
+def read_machine(home: Path, root: Path = Path("/"), declared: tuple[GpuFacts, ...] = ()) -> Facts:
     """Read all facts except the domain.
 
     Args:
         home: its file system is included, whatever its type.
         root: the directory that contains /proc, /sys and /etc; tests pass recorded ones.
+        declared: GPUs that the site declares; without them they are looked for.
     """
     release, told = _release(root), os.uname()
     memory = _fields(_text(root / "proc/meminfo")).get("MemTotal", "")
@@ -41,9 +57,11 @@ def read_machine(home: Path, root: Path = Path("/")) -> Facts:
         host=_bounded(_text(root / "proc/sys/kernel/hostname").strip() or told.nodename),
         cpu=_cpu(root),
         memory_bytes=_kib(memory),
+        sockets=_sockets(root / SYSTEM),
         numa=tuple(_numa(root)),
+        caches=_caches(root / SYSTEM),
         disks=tuple(_disks(root, home)),
-        gpus=read_gpus(root),
+        gpus=machine_gpus(declared, root),
     )
 
 
@@ -61,8 +79,8 @@ def _text(path: Path) -> str:
         return ""
 
 
-def _bounded(text: str) -> str:
-    return "".join(sign for sign in text[:MAX_TEXT] if sign.isprintable())
+def _bounded(text: str, most: int = MAX_TEXT) -> str:
+    return "".join(sign for sign in text[:most] if sign.isprintable())
 
 
 def _fields(text: str) -> dict[str, str]:
@@ -113,7 +131,26 @@ def _numa(root: Path) -> Iterator[NumaFacts]:
     for number in numbers[:MAX_PARTS]:
         memory = _fields(_text(places / f"node{number}/meminfo")).get(f"Node {number} MemTotal", "")
         cpus = _text(places / f"node{number}/cpulist").strip()
-        yield NumaFacts(id=number, cpus=_bounded(cpus), memory_bytes=_kib(memory))
+        yield NumaFacts(id=number, cpus=_bounded(cpus, MAX_TOLD), memory_bytes=_kib(memory))
+
+
+def _sockets(system: Path) -> tuple[SocketFacts, ...]:
+    found = sorted(read_sockets(online_cpus(system), system))[:MAX_PARTS]
+    cores = read_topology(cpus_of(sum(cpus for _, cpus in found)), system).cores
+    return tuple(
+        SocketFacts(id=number, cpus=_listed(cpus), cores=sum(bool(core & cpus) for core in cores))
+        for number, cpus in found
+    )
+
+
+def _caches(system: Path) -> tuple[CacheFacts, ...]:
+    found = list(islice(read_last_caches(online_cpus(system), system), MAX_PARTS))
+    return tuple(CacheFacts(level=one.level, size_bytes=one.size_bytes, cpus=_listed(one.cpus)) for one in found)
+
+
+def _listed(cpus: int) -> str:
+    """A mask of CPUs as a list."""
+    return _bounded(format_cpus(cpus_of(cpus)), MAX_TOLD)
 
 
 def _disks(root: Path, home: Path) -> Iterator[DiskFacts]:

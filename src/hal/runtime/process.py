@@ -7,7 +7,7 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
 import uvloop
@@ -25,6 +25,8 @@ from hal.runtime.startup import EXIT_BAD_INPUT, EXIT_STORE
 SHUTDOWN_S: Final = 10.0
 """How long `main` and its background tasks may take to end after the process was asked to stop; then it exits."""
 EXIT_CONFLICT: Final = 6
+RUN_AGAIN: Final = -1
+"""What `main` returns to be started anew in the same process: what was loaded can then be loaded otherwise."""
 EXIT_FAULT: Final = 70
 """Exit code after a fault of HAL itself (EX_SOFTWARE)."""
 
@@ -34,7 +36,15 @@ MAX_DESCRIPTORS: Final = 65_536
 Main = Callable[[RealRuntime], Awaitable[int | None]]
 
 
-def run(name: str, home: Home, main: Main, *, log_level: str = "info", seed: int | None = None) -> int:
+def run(
+    name: str,
+    home: Home,
+    main: Main,
+    *,
+    log_level: str = "info",
+    seed: int | None = None,
+    again: Sequence[str] = (),
+) -> int:
     """Run `main(runtime)` as this process's one task until it returns or the process is asked to stop.
 
     Writes the pid file `run/NAME.pid` (removed at the end), logs to `log/NAME.log`, sets `runtime.stopping` on SIGTERM
@@ -47,6 +57,8 @@ def run(name: str, home: Home, main: Main, *, log_level: str = "info", seed: int
         main: returns the exit code; None is 0.
         log_level: debug, info, warning or error.
         seed: of `runtime.random()`; the kernel's if None.
+        again: program and arguments that replace this process when `main` returns RUN_AGAIN. It keeps its number and
+            its pid file, so that nobody sees it gone.
     Returns: the exit code for `sys.exit`.
     """
     try:
@@ -59,7 +71,10 @@ def run(name: str, home: Home, main: Main, *, log_level: str = "info", seed: int
     log = open_log(file, name, level=log_level)
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            return runner.run(_live(name, home, main, log, seed))
+            code = runner.run(_live(name, home, main, log, seed))
+        if code == RUN_AGAIN:
+            os.execv(again[0], list(again))
+        return code
     finally:
         remove_pid_file(home.pid_file(name))
         file.close()
@@ -121,7 +136,7 @@ async def _live(name: str, home: Home, main: Main, log: Logger, seed: int | None
     if late:
         log.error("background work did not end in time", seconds=SHUTDOWN_S)
         remove_pid_file(home.pid_file(name))
-        os._exit(code or EXIT_FAULT)
+        os._exit(code if code > 0 else EXIT_FAULT)
     return code
 
 

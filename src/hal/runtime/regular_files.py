@@ -38,18 +38,21 @@ def open_regular(
     mode: int = PRIVATE_MODE,
     dir_fd: int | None = None,
     follow: bool = False,
+    listed: bool = False,
 ) -> int:
     """Open a regular file and return its descriptor; never blocks.
 
     Args:
         flags: with O_CREAT, a created file is ours; an existing one must be regular.
         follow: for paths where people may keep a link of their own (hal.toml, a program); its target must be regular.
+        listed: a listing of its directory has just shown a regular file; it is checked when it is open only.
     Raises:
         NotRegularError: something else is there.
         OSError: as open(2).
     """
-    with contextlib.suppress(FileNotFoundError):  # check first: opening a device may already have an effect
-        _check(path, os.stat(path, dir_fd=dir_fd, follow_symlinks=follow).st_mode, dir_fd)
+    if not listed:  # check first: opening a device may already have an effect
+        with contextlib.suppress(FileNotFoundError):
+            _check(path, os.stat(path, dir_fd=dir_fd, follow_symlinks=follow).st_mode, dir_fd)
     try:
         fd = os.open(path, flags | _SURE | (0 if follow else os.O_NOFOLLOW), mode, dir_fd=dir_fd)
     except OSError as error:

@@ -1,4 +1,5 @@
-"""The progress of a starting controller: a line in HAL_HOME, for clients that it cannot answer yet.
+"""The progress of a starting controller: a line in HAL_HOME, for clients that it cannot answer yet; and whether one
+that has ended is started again.
 
 Standard library only. The line is valid only while its writer runs: a killed controller leaves it behind.
 """
@@ -19,6 +20,11 @@ EXIT_BAD_INPUT: Final = 2
 EXIT_STORE: Final = 7
 """… when the store cannot be opened, or is not the one that was used."""
 FILE: Final = "starting"
+SUPERVISOR: Final = "supervisor"
+"""Its pid file's name."""
+SUPERVISION_FILE: Final = "supervision.json"
+"""In HAL_HOME/run: what the supervisor knows of each process."""
+MAX_SUPERVISION_BYTES: Final = 1 << 16
 MAX_CHARS: Final = 200
 """Longest line that is accepted."""
 
@@ -45,3 +51,17 @@ def read_stage(home: Home) -> str:
     except (OSError, UnicodeDecodeError):
         return ""
     return text if text and running(home.controller_pid) is not None else ""
+
+
+def comes_back(home: Home) -> bool:
+    """Whether a controller that has ended is started again by itself: a supervisor runs, and has not given it up."""
+    import json
+
+    if running(home.pid_file(SUPERVISOR)) is None:
+        return False
+    try:
+        known = json.loads(read_regular(home.run_dir / SUPERVISION_FILE, MAX_SUPERVISION_BYTES))
+        tried = known["processes"]["controller"]
+        return not tried.get("given_up", False)
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return False

@@ -6,9 +6,11 @@ Standard library only.
 from __future__ import annotations
 
 import os
+import pwd
 from enum import StrEnum
 from typing import Final
 
+ROOT: Final = "root"
 SETTING: Final = "run_as_owner"
 """Under `[access]` in hal.toml."""
 VARIABLE: Final = "HAL_RUN_AS_OWNER"
@@ -27,6 +29,23 @@ class Serving(StrEnum):
     """Its owner's."""
     ALL_AS_OWNER = "all-as-owner"
     """Everybody's, as its owner: whoever may submit has the owner's rights."""
+
+
+def own_account() -> str:
+    """Return the name of this process's user; a container may run under an id that has none."""
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return str(os.geteuid())
+
+
+def account_exists(user: str) -> bool:
+    """Whether this machine's name service knows a user. Blocking, possibly for long."""
+    try:
+        pwd.getpwnam(user)
+    except KeyError:
+        return False
+    return True
 
 
 def lends_account(setting: bool) -> bool:

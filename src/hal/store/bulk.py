@@ -16,7 +16,7 @@ from sqlalchemy.dialects import sqlite
 
 from hal.store import schema
 from hal.store.errors import GroupRefused
-from hal.store.recordset import ROWS, insert_set, overwrite_set, rows_text, set_based
+from hal.store.recordset import ROWS, insert_set, overwrite_set, replacement, rows_text, set_based
 
 T = TypeVar("T")
 Params = dict[str, Any]
@@ -66,10 +66,8 @@ _INSERTS: Final = {table.name: insert(table) for table in schema.metadata.sorted
 
 
 def _overwriting(table: Table) -> sqlite.Insert:
-    key = [column.name for column in table.primary_key]
     statement = sqlite.insert(table)
-    rest = {column.name: statement.excluded[column.name] for column in table.c if column.name not in key}
-    return statement.on_conflict_do_update(index_elements=key, set_=rest)
+    return statement.on_conflict_do_update(**replacement(table, statement.excluded))
 
 
 _OVERWRITES: Final = {

@@ -7,14 +7,17 @@ row by row.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import closing
 from functools import cache
 from typing import Any, Final
 
 from msgspec import Raw, Struct
+from msgspec.json import Decoder
 from sqlalchemy import Connection, Select, and_, bindparam, func, select, true, union_all
 
 from hal.core.model import AttemptState
+from hal.core.model.job import title_of
 from hal.store import schema
 from hal.store.bulk import open_cursor
 from hal.store.operations import MAX_MESSAGE
@@ -50,6 +53,7 @@ class EndedAttempt(Struct, frozen=True, gc=False, omit_defaults=True):
     attempt: int
     state: str
     name: str
+    """Of its job; of one without a name, its program."""
     queue: str
     """In which the job is, or was when it ended."""
     account: str
@@ -93,9 +97,16 @@ _KEY: Final = ("job_id", "task", "attempt", "ended_seq")
 _COLUMNS: Final = (
     _A.ended_seq, _A.job_id, _A.task, _A.attempt, _A.state, _J.name, _J.queue, _J.account, _A.user, _J.trace_id,
     _A.nodes, _A.retries, _A.allocated_ms, _A.started_ms, _A.ended_ms, _A.recorded_ms, _A.cause, _A.exit_code,
-    _A.signal, _A.message, _A.usage,
+    _A.signal, _A.message, _A.usage, _J.spec_id,
 )  # fmt: skip
-_NODES_AT, _MESSAGE_AT, _USAGE_AT = map(EndedAttempt.__struct_fields__.index, ("nodes", "message", "usage"))
+_NAME_AT, _NODES_AT, _MESSAGE_AT, _USAGE_AT = map(
+    EndedAttempt.__struct_fields__.index, ("name", "nodes", "message", "usage")
+)
+_SPECS: Final = select(schema.specs.c.id, schema.specs.c.body).where(
+    schema.specs.c.id.in_(bindparam("specs", expanding=True))
+)
+SPECS_AT_ONCE: Final = 500
+"""Specs that one query reads."""
 _NO_USAGE: Final = Raw(b"{}")
 
 
@@ -139,7 +150,9 @@ def read_ended(
         elif count == MAX_SCANNED:
             looked_at = params["last"] = most
     with closing(open_cursor(connection, page_query(by, compared, states, newest), params)) as cursor:
-        rows = [_row(values) for values in cursor.fetchall()]
+        found = cursor.fetchall()
+    titles = _titles(connection, {values[-1] for values in found if not values[_NAME_AT]})
+    rows = [_row(values, titles) for values in found]
     if newest:
         return EndedPage(rows[::-1], last, [])
     end = rows[-1].sequence if len(rows) == limit else looked_at
@@ -218,9 +231,29 @@ def scanned_query(by: str, states: int, newest: bool = False) -> Select[Any]:
     return counted
 
 
-def _row(values: Any) -> EndedAttempt:
+class _Program(Struct):
+    """The part of a spec that names a job without a name."""
+
+    command: list[str] = []
+
+
+_PROGRAM: Final = Decoder(_Program)
+
+
+def _titles(connection: Connection, specs: set[int]) -> dict[int, str]:
+    """What jobs without a name are called, by the ids of their specs, which equal jobs share."""
+    wanted, titles = sorted(specs), {}
+    for at in range(0, len(wanted), SPECS_AT_ONCE):
+        for number, body in connection.execute(_SPECS, {"specs": wanted[at : at + SPECS_AT_ONCE]}):
+            titles[number] = title_of(_PROGRAM.decode(body).command)
+    return titles
+
+
+def _row(values: Any, titles: Mapping[int, str]) -> EndedAttempt:
     row = list(values)
+    spec = row.pop()
     row[1] = str(row[1])
+    row[_NAME_AT] = row[_NAME_AT] or titles.get(spec, "")
     row[_NODES_AT] = Raw(row[_NODES_AT])
     row[_USAGE_AT] = _NO_USAGE if row[_USAGE_AT] is None else Raw(row[_USAGE_AT])
     message = row[_MESSAGE_AT]

@@ -25,6 +25,7 @@ from hal.core.model import InternalError, to_json
 from hal.store import schema
 from hal.store.bulk import Params, insert_rows, json_text, overwrite_rows, try_rows
 from hal.store.job_rows import edit_jobs, insert_jobs, progress_jobs
+from hal.store.notice_rows import put_notices
 from hal.store.operations import (
     AppendEvents,
     AppendPolicy,
@@ -46,12 +47,17 @@ from hal.store.operations import (
     PutJoining,
     PutMeta,
     PutNodes,
+    PutNotices,
+    PutPeriodic,
     PutReaders,
     PutTaskRanges,
     RememberIdempotent,
     Removed,
+    RemoveTasks,
     id_ranges,
 )
+from hal.store.periodic_rows import put_periodic
+from hal.store.removed_tasks import remove_tasks
 from hal.store.task_rows import end_attempts, insert_attempts, mark_attempts, put_ranges
 
 
@@ -87,8 +93,12 @@ def write(connection: Connection, operation: Operation, now_ms: int, newest: New
             if operation.removed is not Removed.JOB:
                 rows = [{"job_id": job, "at_ms": now_ms, "rule": operation.rule} for job in operation.jobs]
                 overwrite_rows(connection, schema.removals, rows)
+        case RemoveTasks():
+            remove_tasks(connection, operation)
         case PutForgets():
-            overwrite_rows(connection, schema.forgets, [_forget_params(row) for row in operation.rows])
+            # Of those with the same key the longest is the last, and stays.
+            rows = [_forget_params(row) for row in sorted(operation.rows, key=lambda row: row.count)]
+            overwrite_rows(connection, schema.forgets, rows)
         case DropForgets():
             params = [_forget_params(row) for row in operation.rows]
             try_rows(connection, _DROP_FORGET, [{f"the_{name}": row[name] for name in row} for row in params])
@@ -98,6 +108,10 @@ def write(connection: Connection, operation: Operation, now_ms: int, newest: New
             _put_joining(connection, operation)
         case PutReaders():
             _put_readers(connection, operation)
+        case PutNotices():
+            put_notices(connection, operation)
+        case PutPeriodic():
+            put_periodic(connection, operation)
         case PutMeta():
             _put_meta(connection, operation)
         case AppendEvents():

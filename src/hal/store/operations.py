@@ -14,7 +14,9 @@ from typing import Any, Final
 from msgspec import UNSET, Struct, UnsetType
 
 from hal.core.model import AttemptState, EventKind, JobSpec, NodeState, TaskState
+from hal.core.model.devices import HeldGpus
 from hal.core.model.facts import Facts
+from hal.core.model.periodic import PeriodicSpec, RunOutcome
 
 MAX_MESSAGE: Final = 2_000
 """Characters of what a node says about the end of a step; a longer text is cut and ends in '…'."""
@@ -88,6 +90,11 @@ class JobRow(Struct, frozen=True, gc=False):
     removed: int = Removed.NOTHING
     """A `Removed`; set by `MarkRemoved`, and 0 again with any progress."""
 
+    @property
+    def removed_tasks(self) -> int:
+        """How many of its tasks were removed on their own; only of an ended job."""
+        return self.tasks - (self.succeeded + self.failed + self.timed_out + self.cancelled) if self.end_ms else 0
+
 
 class JobProgress(Struct, frozen=True, gc=False):
     """The progress of a job; all of these columns are set."""
@@ -121,6 +128,7 @@ class JobEdit(Struct, frozen=True, kw_only=True):
     user: str | UnsetType = UNSET
     priority: int | UnsetType = UNSET
     walltime_ms: int | UnsetType | None = UNSET
+    nodes: int | UnsetType = UNSET
     hold: bool | UnsetType = UNSET
 
 
@@ -204,6 +212,10 @@ class AttemptRow(Struct, frozen=True, gc=False):
     """Ranks that have ended so far."""
     preemption: Preemption | None = None
     """In the column `taking`."""
+    gpus: tuple[HeldGpus, ...] = ()
+    """What it holds of the GPUs of each node; null in the store where that is nothing."""
+    port: int = 0
+    """At which its ranks meet; null in the store where it has none."""
 
 
 class AttemptMark(Struct, frozen=True, gc=False):
@@ -305,10 +317,16 @@ class NodeRow(Struct, frozen=True):
     about: NodeAbout = NodeAbout()
 
 
+EACH_NODE: Final = ""
+"""Instead of a node's name."""
+
+
 class ForgetRow(Struct, frozen=True, order=True, gc=False):
     """Files that a node must delete: of that attempt number of `count` tasks from `first` on."""
 
     node: str
+    """`EACH_NODE`: each that the removed job ran on; they are to be named in later groups, and until then the rows of
+    the job are not swept."""
     job: int
     attempt: int = 0
     """0: everything of the job, which never runs again."""
@@ -371,6 +389,65 @@ class CertificateRow(Struct, frozen=True, kw_only=True):
     labels: dict[str, str] = {}
     """Of that token."""
     role: str = AGENT
+
+
+class PeriodicRow(Struct, frozen=True, kw_only=True):
+    """A periodic job."""
+
+    id: int
+    user: str
+    """Whose it is: its jobs are submitted in this name and with this user's rights."""
+    name: str
+    """Unique among those of the user."""
+    spec: PeriodicSpec
+    created_ms: int
+    created_by: str
+    changed_ms: int
+    """When somebody last changed, held or resumed it."""
+    on_system: bool = False
+    """The controller's machine knew its user when it was made."""
+    held_by: str = ""
+    """Who holds it; '': nobody."""
+    next_ms: int | None = None
+    """The next due time; None: there is none, or it is held."""
+    runs: int = 0
+    """Entries that its history ever got."""
+    live: tuple[int, ...] = ()
+    """Its jobs, ascending; some may have ended since the last one was submitted."""
+
+
+class PeriodicRun(Struct, frozen=True, kw_only=True):
+    """What became of a due time of a periodic job."""
+
+    periodic: int
+    """Its id."""
+    number: int
+    """Ascending from 1."""
+    due_ms: int
+    at_ms: int
+    """When that was decided."""
+    outcome: RunOutcome
+    manual: bool = False
+    """A person asked for it; `due_ms` is when."""
+    job: int | None = None
+    """The job that was submitted."""
+    times: int = 1
+    """Of due times that were missed together: how many; `due_ms` is the last."""
+    reason: str = ""
+
+
+class NoticeRow(Struct, frozen=True, gc=False):
+    """A job that notifies somebody, and what of it was told."""
+
+    job: int
+    open: bool = True
+    """It has not ended, or that was not told."""
+    start_ms: int | None = None
+    """As the job's row had it when that was told last."""
+    end_ms: int | None = None
+    restarts: int = 0
+    ended_seq: int = 0
+    """Ends of its attempts up to this number were told."""
 
 
 class NewEvent(Struct, frozen=True, kw_only=True):
@@ -470,8 +547,24 @@ class MarkRemoved(Struct, frozen=True):
     """Of retention, by which that is so; or empty."""
 
 
+class RemoveTasks(Struct, frozen=True):
+    """Tasks of an ended job are removed from now on; nothing happens if it has run again since. Their attempts are
+    deleted later."""
+
+    job: int
+    end_ms: int
+    """When it ended."""
+    ranges: tuple[tuple[int, int], ...]
+    """All tasks that are removed of it then, [first, end): disjoint, ascending."""
+    succeeded: int = 0
+    """Of those that are removed now, so many; the job counts them no longer."""
+    failed: int = 0
+    timed_out: int = 0
+    cancelled: int = 0
+
+
 class PutForgets(Struct, frozen=True):
-    """Files that nodes must delete."""
+    """Files that nodes must delete, besides those that they must delete already."""
 
     rows: list[ForgetRow]
 
@@ -502,6 +595,23 @@ class PutReaders(Struct, frozen=True):
 
     rows: tuple[ReaderRow, ...] = ()
     forget: tuple[str, ...] = ()
+
+
+class PutPeriodic(Struct, frozen=True):
+    """Insert or replace periodic jobs, delete others with their history, and add to histories, of which the newest
+    `spec.keep` entries stay."""
+
+    rows: tuple[PeriodicRow, ...] = ()
+    forget: tuple[int, ...] = ()
+    runs: tuple[PeriodicRun, ...] = ()
+
+
+class PutNotices(Struct, frozen=True):
+    """Insert or replace what was told of jobs."""
+
+    rows: tuple[NoticeRow, ...]
+    new: bool = False
+    """The jobs are new: none has such a row."""
 
 
 class PutMeta(Struct, frozen=True):
@@ -536,11 +646,14 @@ Operation = (
     | PutNodes
     | DropNodes
     | MarkRemoved
+    | RemoveTasks
     | PutForgets
     | DropForgets
     | AppendPolicy
     | PutJoining
     | PutReaders
+    | PutPeriodic
+    | PutNotices
     | PutMeta
     | AppendEvents
     | RememberIdempotent

@@ -10,6 +10,7 @@ Cost: 60 bytes per job, and its text if no other job has the same. 1-2 µs to ad
 
 from __future__ import annotations
 
+import re
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
@@ -22,6 +23,7 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from hal.core.model import JobSpec, dec_hook
+from hal.core.model.job import title_of
 from hal.core.model.units import parse_duration
 
 MAX_TOGETHER: Final = 65_536
@@ -88,6 +90,7 @@ class _Asked(Struct, frozen=True):
     constraints: Raw = Raw(b"")
     exclude: Raw = Raw(b"")
     nodes: int = 1
+    within: str = ""
     booking: str = ""
     qos: str = ""
     deadline_ms: int = 0
@@ -96,13 +99,14 @@ class _Asked(Struct, frozen=True):
     def is_array(self) -> bool:
         return bytes(self.array) not in (b"", b"null")
 
-    def key(self) -> tuple[bytes, bytes, bytes, bytes, int, str, str, int]:
+    def key(self) -> tuple[bytes, bytes, bytes, bytes, int, str, str, str, int]:
         return (
             bytes(self.request),
             bytes(self.licences),
             bytes(self.constraints),
             bytes(self.exclude),
             self.nodes,
+            self.within,
             self.booking,
             self.qos,
             self.deadline_ms,
@@ -110,6 +114,10 @@ class _Asked(Struct, frozen=True):
 
 
 _ASKED: Final = msgspec.json.Decoder(_Asked)
+
+
+_PROGRAM: Final = re.compile(r'"command":\[("(?:[^"\\]|\\.)*")')
+"""The first word of a command in the JSON of a spec; in its strings a quote is escaped."""
 
 
 class PendingColumns:
@@ -130,8 +138,8 @@ class PendingColumns:
         self.ask = array("i")
         """For each shape: index into `asks`."""
         self.asks: list[JobSpec] = []
-        """One spec for all that are equal for the engine: same request, licences, nodes, constraints, excluded
-        nodes, booking, QOS and deadline; its other fields are meaningless."""
+        """One spec for all that are equal for the engine: same request, licences, nodes, level, constraints,
+        excluded nodes, booking, QOS and deadline; its other fields are meaningless."""
         self._walltimes = Texts()
         """Of the specs; a job's own may have been changed since."""
         self._names: Codes[str] = Codes()
@@ -184,6 +192,11 @@ class PendingColumns:
     def spec_of_shape(self, shape: int) -> JobSpec:
         """A spec of that shape, with everything but its name and walltime."""
         return _decoded(self._shape_of[shape])
+
+    def title(self, shape: int) -> str:
+        """What a job of that shape without a name is called: its program; without decoding the whole spec."""
+        found = _PROGRAM.search(self._shape_of[shape])
+        return title_of([msgspec.json.decode(found[1])]) if found is not None else title_of([])
 
     @property
     def full(self) -> bool:

@@ -14,9 +14,38 @@ from itertools import islice
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import Connection, Select, and_, bindparam, case, exists, false, func, literal_column, select, tuple_
+from msgspec import Struct
+from sqlalchemy import (
+    JSON,
+    ColumnElement,
+    Connection,
+    Select,
+    and_,
+    bindparam,
+    case,
+    cast,
+    exists,
+    false,
+    func,
+    literal_column,
+    or_,
+    select,
+    tuple_,
+)
 
-from hal.core.model import AttemptState, Event, EventKind, JobSpec, NodeState, TaskState, dec_hook, each_dependency
+from hal.core.model import (
+    AttemptState,
+    Dependency,
+    Event,
+    EventKind,
+    JobSpec,
+    NodeState,
+    TaskState,
+    dec_hook,
+    each_dependency,
+)
+from hal.core.model.devices import HeldGpus
+from hal.core.model.name_patterns import MATCHED_CHARS, as_glob, as_like, is_pattern
 from hal.core.model.units import MAX_AMOUNT, parse_duration
 from hal.store import schema
 from hal.store.bulk import open_cursor
@@ -45,11 +74,28 @@ AnyRow = Sequence[Any]
 
 KEYS_PER_QUERY: Final = 500
 """How many ids one `IN (…)` names."""
+DEPENDANTS_WITHIN: Final = 20_000
+"""So many jobs behind one are searched for those that depend on it."""
 ROWS_AT_ONCE: Final = 8_192
 """Rows that a reader of very many holds in memory at once."""
 
+
+class _Dependencies(Struct):
+    """The part of a spec that says what it waits for."""
+
+    dependencies: tuple[Dependency, ...] = ()
+
+
+class _Shipped(Struct):
+    """The part of a spec that names a bundle."""
+
+    ship: str = ""
+
+
 _SPEC: Final = msgspec.json.Decoder(JobSpec, dec_hook=dec_hook)
 _FIELDS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_SPEC_DEPENDENCIES: Final = msgspec.json.Decoder(_Dependencies)
+_SPEC_SHIP: Final = msgspec.json.Decoder(_Shipped)
 _TEXTS: Final = msgspec.json.Decoder(tuple[str, ...])
 _ABOUT: Final = msgspec.json.Decoder(NodeAbout)
 _TEXT_BY_NAME: Final = msgspec.json.Decoder(dict[str, str])
@@ -58,6 +104,7 @@ _ANY_BY_NAME: Final = msgspec.json.Decoder(dict[str, Any])
 _ID_RANGES: Final = msgspec.json.Decoder(list[tuple[int, int]])
 _STEPS: Final = msgspec.json.Decoder(tuple[StepEnd, ...])
 _PREEMPTION: Final = msgspec.json.Decoder(Preemption)
+_GPUS: Final = msgspec.json.Decoder(tuple[HeldGpus, ...])
 
 _TASK_STATES: Final = {state.value: state for state in TaskState}
 _ATTEMPT_STATES: Final = {state.value: state for state in AttemptState}
@@ -68,8 +115,8 @@ _JOB_STATE: Final = JobRow.__struct_fields__.index("state")
 _JOB_HOLD: Final = JobRow.__struct_fields__.index("hold")
 _COLUMN_OF: Final = {"job": "job_id", "preemption": "taking"}
 _ATTEMPT_COLUMNS: Final = [schema.attempts.c[_COLUMN_OF.get(name, name)] for name in AttemptRow.__struct_fields__]
-_STATE, _NODES, _USAGE, _STEPS_AT, _PREEMPTION_AT = map(
-    AttemptRow.__struct_fields__.index, ("state", "nodes", "usage", "steps", "preemption")
+_STATE, _NODES, _USAGE, _STEPS_AT, _PREEMPTION_AT, _GPUS_AT, _PORT_AT = map(
+    AttemptRow.__struct_fields__.index, ("state", "nodes", "usage", "steps", "preemption", "gpus", "port")
 )
 _RANGE_COLUMNS: Final = [schema.task_ranges.c["job_id" if n == "job" else n] for n in TaskRangeRow.__struct_fields__]
 _KEYS: Final = tuple(f"key{number}" for number in range(KEYS_PER_QUERY))
@@ -266,10 +313,10 @@ def read_succeeded(connection: Connection, job_id: int) -> tuple[tuple[int, int]
     done = select(func.min(found.c.task), func.max(found.c.task)).group_by(found.c.run)
     ended = sorted((first, last + 1) for first, last in connection.execute(done))
     hidden = [(task_range.first, task_range.first + task_range.count) for task_range in read_ranges(connection, job_id)]
-    return tuple(_without(ended, hidden))
+    return tuple(without(ended, hidden))
 
 
-def _without(shown: list[tuple[int, int]], hidden: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+def without(shown: Sequence[tuple[int, int]], hidden: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
     """Subtract `hidden` from `shown`; both are disjoint and ascending."""
     at = 0
     for first, end in shown:
@@ -301,11 +348,21 @@ def read_jobs(
     query = select(*_JOB_COLUMNS).where(NOT_REMOVED).limit(page_length(limit))
     if wanted.ended_before_ms is not None:
         query = query.where(c.end_ms < wanted.ended_before_ms)
+    if wanted.submitted_from_ms is not None:
+        query = query.where(c.submit_ms >= wanted.submitted_from_ms)
+    if wanted.submitted_before_ms is not None:
+        query = query.where(c.submit_ms < wanted.submitted_before_ms)
+    if wanted.node:
+        a = schema.attempts.c
+        named = a.nodes.contains(msgspec.json.encode(wanted.node).decode(), autoescape=True)
+        query = query.where(c.id.in_(select(a.job_id).where(a.ended_ms.is_(None), named)))
     if wanted.states:
         query = query.where(c.state.in_([state.value for state in wanted.states]))
-    for column, value in ((c.user, wanted.user), (c.queue, wanted.queue), (c.name, wanted.name)):
+    for column, value in ((c.user, wanted.user), (c.queue, wanted.queue)):
         if value:
             query = query.where(column == value)
+    if wanted.name:
+        query = query.where(_is_called(connection, wanted.name))
     if wanted.account:
         query = query.where(c.account == wanted.account)
     for label, value in wanted.labels.items():
@@ -315,6 +372,57 @@ def read_jobs(
         query = query.where(c.id < after if newest_first else c.id > after)
     query = query.order_by(c.id.desc() if newest_first else c.id)
     return SpecReader(connection).rows(connection.execute(query).all())
+
+
+def read_live_bundles(connection: Connection) -> set[str]:
+    """Read the names of the bundles that live jobs ship. O(live jobs): it is asked when room is made for others."""
+    body = schema.specs.c.body
+    named = body.contains('"ship":"sha256:', autoescape=True)
+    query = select(body).distinct().join_from(schema.jobs, schema.specs).where(schema.jobs.c.end_ms.is_(None), named)
+    # The text may also stand elsewhere in a spec.
+    return {name for (text,) in connection.execute(query) if (name := _SPEC_SHIP.decode(text).ship)}
+
+
+def read_dependants(connection: Connection, job_id: int, user: str, most: int) -> list[int]:
+    """Read which jobs of a user name a job as their dependency, ended ones too: the first `most`, among the
+    `DEPENDANTS_WITHIN` jobs that were submitted after it."""
+    c, body = schema.jobs.c, schema.specs.c.body
+    named = body.contains(f'"job":"{job_id}"', autoescape=True)
+    query = select(c.id, body).join_from(schema.jobs, schema.specs).where(NOT_REMOVED, c.user == user, named)
+    query = query.where(c.id > job_id, c.id <= job_id + DEPENDANTS_WITHIN).order_by(c.id)
+    found: list[int] = []
+    for number, text in connection.execute(query):
+        # The text may also stand elsewhere in a spec: only its dependencies count.
+        names = (one.job for one in each_dependency(_SPEC_DEPENDENCIES.decode(text).dependencies))
+        if str(job_id) in names:
+            found.append(number)
+            if len(found) == most:
+                break
+    return found
+
+
+def _is_called(connection: Connection, pattern: str) -> ColumnElement[bool]:
+    """Whether a job's name is like the pattern, or its program, where it has no name."""
+    sqlite = connection.dialect.name == "sqlite"
+
+    def like(text: ColumnElement[Any]) -> ColumnElement[bool]:
+        if not is_pattern(pattern):
+            return text == pattern
+        cut = func.substr(text, 1, MATCHED_CHARS)
+        return cut.op("GLOB")(as_glob(pattern)) if sqlite else cut.like(as_like(pattern), escape="|")
+
+    body = schema.specs.c.body
+    word: ColumnElement[Any] = (
+        func.json_extract(body, "$.command[0]")
+        if sqlite
+        else func.json_extract_path_text(cast(body, JSON), "command", "0")
+    )
+    directory = func.rtrim(word, func.replace(word, "/", ""))
+    program = func.substr(word, func.length(directory) + 1)
+    title = case((word.is_(None), "script"), else_=program)
+    c = schema.jobs.c
+    nameless = and_(c.name == "", c.spec_id.in_(select(schema.specs.c.id).where(like(title))))
+    return or_(and_(c.name != "", like(c.name)), nameless)
 
 
 def count_jobs(connection: Connection) -> dict[TaskState, int]:
@@ -358,6 +466,8 @@ def parse_attempt(row: AnyRow) -> AttemptRow:
     values[_STEPS_AT] = _STEPS.decode(values[_STEPS_AT])
     if values[_PREEMPTION_AT] is not None:
         values[_PREEMPTION_AT] = _PREEMPTION.decode(values[_PREEMPTION_AT])
+    values[_GPUS_AT] = _GPUS.decode(values[_GPUS_AT]) if values[_GPUS_AT] is not None else ()
+    values[_PORT_AT] = values[_PORT_AT] or 0
     return AttemptRow(*values)
 
 

@@ -33,6 +33,8 @@ from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.visitors import replacement_traverse
 from sqlalchemy.types import Text, TypeEngine
 
+from hal.store import schema
+
 ROWS: Final = "the_rows"
 """The only parameter of a statement of `set_based` or `insert_set`."""
 
@@ -60,10 +62,18 @@ def insert_set(table: Table) -> Insert:
 
 def overwrite_set(table: Table) -> Insert:
     """The statement that inserts whole rows, replacing those with the same keys."""
-    key = [c.name for c in table.primary_key]
     statement = postgresql.insert(table).from_select([c.name for c in table.c], _records(table))
-    rest = {c.name: statement.excluded[c.name] for c in table.c if c.name not in key}
-    return statement.on_conflict_do_update(index_elements=key, set_=rest)
+    return statement.on_conflict_do_update(**replacement(table, statement.excluded))
+
+
+def replacement(table: Table, excluded: Any) -> dict[str, Any]:
+    """The rows that an insert replaces, and by what: arguments of `on_conflict_do_update`."""
+    key = [c.name for c in table.primary_key]
+    rest = {c.name: excluded[c.name] for c in table.c if c.name not in key}
+    # Of two ranges of files that begin with the same task the longer one names all: a node that was away may not have
+    # deleted the first when the second is stored, as when retention takes single attempts of a job whose outputs went.
+    longer = excluded["count"] > table.c["count"] if table is schema.forgets else None
+    return {"index_elements": key, "set_": rest, "where": longer}
 
 
 def _records(table: Table) -> Select[Any]:

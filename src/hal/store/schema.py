@@ -18,6 +18,7 @@ from sqlalchemy import (
     MetaData,
     Table,
     Text,
+    UniqueConstraint,
     false,
     text,
 )
@@ -145,6 +146,8 @@ attempts = Table(
     Column("steps", Text, nullable=False),
     Column("credit", Boolean(create_constraint=False), nullable=False, server_default=false()),
     Column("taking", Text),
+    Column("gpus", Text),
+    Column("port", Integer),
     Column("node", Text),
     Column("user", Text),
     Column("ended_seq", INT),
@@ -201,6 +204,24 @@ gang_nodes = Table(
 )
 """Nodes of ranks 1 and up of attempts that have ended; they are removed with their attempt."""
 
+removed_tasks = Table(
+    "removed_tasks",
+    metadata,
+    Column("job_id", INT, ForeignKey("jobs.id"), primary_key=True, autoincrement=False),
+    Column("first", INT, primary_key=True, autoincrement=False),
+    Column("count", INT, nullable=False),
+    Column("going", Boolean(create_constraint=False), nullable=False),
+    sqlite_with_rowid=False,
+)
+"""Tasks that were removed of an ended job that stays; disjoint ranges. `going` until their attempts are deleted."""
+Index(
+    "removed_tasks_going",
+    removed_tasks.c.job_id,
+    removed_tasks.c.first,
+    sqlite_where=text("going"),
+    postgresql_where=text("going"),
+)
+
 readers = Table(
     "readers",
     metadata,
@@ -239,7 +260,8 @@ forgets = Table(
     sqlite_with_rowid=False,
 )
 """What a node must still delete: the files of that attempt number of `count` tasks from `first` on; attempt 0: of the
-whole job. A row goes when the node says that it is done, or with the node; the job may be gone before."""
+whole job; node '': of the whole job, on each of its nodes, which are still to be named. A row goes when the node says
+that it is done, or with the node; the job may be gone before."""
 
 policies = Table(
     "policies",
@@ -351,6 +373,64 @@ controllers = Table(
 )
 """The controllers that share this store, leader and followers. Each announces itself, outside any group (see
 `controllers`)."""
+
+periodic_jobs = Table(
+    "periodic_jobs",
+    metadata,
+    Column("id", INT, primary_key=True, autoincrement=False),
+    Column("user", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("body", Text, nullable=False),
+    Column("created_ms", INT, nullable=False),
+    Column("created_by", Text, nullable=False),
+    Column("changed_ms", INT, nullable=False),
+    Column("on_system", Boolean(create_constraint=False), nullable=False),
+    Column("held_by", Text, nullable=False),
+    Column("next_ms", INT),
+    Column("runs", INT, nullable=False),
+    Column("live", Text, nullable=False),
+    UniqueConstraint("user", "name", name="periodic_jobs_named"),
+)
+"""`body` is canonical JSON of a PeriodicSpec; `next_ms` is the next due time, null if there is none; `runs` counts what
+was ever entered in its history; `live` lists its jobs that had not ended when it last submitted one."""
+
+periodic_runs = Table(
+    "periodic_runs",
+    metadata,
+    Column("periodic", INT, ForeignKey("periodic_jobs.id"), primary_key=True, autoincrement=False),
+    Column("number", INT, primary_key=True, autoincrement=False),
+    Column("due_ms", INT, nullable=False),
+    Column("at_ms", INT, nullable=False),
+    Column("manual", Boolean(create_constraint=False), nullable=False),
+    Column("outcome", Text, nullable=False),
+    Column("job", INT),
+    Column("times", INT, nullable=False),
+    Column("reason", Text, nullable=False),
+    sqlite_with_rowid=False,
+)
+"""What became of due times, by number from 1; no due time is in it twice, so none is submitted twice."""
+Index(
+    "periodic_runs_due",
+    periodic_runs.c.periodic,
+    periodic_runs.c.due_ms,
+    unique=True,
+    sqlite_where=text("NOT manual"),
+    postgresql_where=text("NOT manual"),
+)
+
+notices = Table(
+    "notices",
+    metadata,
+    Column("job_id", INT, ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True, autoincrement=False),
+    Column("open", Boolean(create_constraint=False), nullable=False),
+    Column("start_ms", INT),
+    Column("end_ms", INT),
+    Column("restarts", INT, nullable=False),
+    Column("ended_seq", INT, nullable=False),
+)
+"""Jobs that notify somebody, and what of them was told: their columns as they were then, and up to which end of an
+attempt; `open` while the job has not ended, or its end was not told."""
+Index("notices_open", notices.c.job_id, sqlite_where=text("open"), postgresql_where=text("open"))
 
 meta = Table(
     "meta",

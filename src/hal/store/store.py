@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from sqlalchemy import Connection, bindparam, func, select
 
 from hal.core.model import AttemptState, Event, TaskState
-from hal.store import controllers, leadership, queries, removal, schema, trimming
+from hal.store import controllers, leadership, queries, removal, removed_tasks, schema, trimming
 from hal.store.bulk import first_row, insert_rows
 from hal.store.controllers import ControllerRow
 from hal.store.database import Database
@@ -27,6 +27,7 @@ from hal.store.errors import StoreAbsent, StoreError, StoreMissing
 from hal.store.leadership import Claim, Leader
 from hal.store.mark import INSTANCE, StoreMark
 from hal.store.migrate import FIRST_WITH_LEASE, HEAD, migrate, revision_of
+from hal.store.notice_rows import read_notice, read_noticed
 from hal.store.operation_rows import write
 from hal.store.operations import (
     AttemptRow,
@@ -37,6 +38,9 @@ from hal.store.operations import (
     JobRow,
     Newest,
     NodeRow,
+    NoticeRow,
+    PeriodicRow,
+    PeriodicRun,
     PolicyRow,
     PutJoining,
     PutMeta,
@@ -44,6 +48,7 @@ from hal.store.operations import (
     Removed,
     TaskRangeRow,
 )
+from hal.store.periodic_rows import read_last_runs, read_periodic, read_runs
 from hal.store.readers import read_readers
 from hal.store.replication import Replication
 from hal.store.sqlite import MemoryDatabase
@@ -294,11 +299,30 @@ class Store:
             leadership.check_epoch(connection, epoch)
             return removal.sweep(connection, now_ms, retention)
 
-    def delete_attempts(self, attempts: Sequence[OldAttempt], *, epoch: int) -> None:
-        """Delete attempts of `old_attempts`, at most `removal.SWEPT_AT_ONCE`. Raises: as `commit`."""
+    def delete_attempts(self, attempts: Sequence[OldAttempt], *, epoch: int) -> bool:
+        """Delete attempts of `old_attempts`, at most `removal.SWEPT_AT_ONCE`, of gangs in several calls. Raises: as
+        `commit`.
+
+        Returns: whether there is more to delete; call again.
+        """
         with self._database.writing("deleting old attempts") as connection:
             leadership.check_epoch(connection, epoch)
-            removal.delete_attempts(connection, attempts)
+            return removal.delete_attempts(connection, attempts)
+
+    def going_attempts(self, now_ms: int, retention: Retention) -> list[OldAttempt] | None:
+        """Read attempts of removed tasks of jobs that stay, at most `removed_tasks.ATTEMPTS_AT_ONCE`; not those that a
+        registered reader has not read. None: there are no more."""
+        with self._database.reading("looking for removed tasks") as connection:
+            return removed_tasks.read_going(connection, now_ms, retention)
+
+    def delete_going(self, attempts: Sequence[OldAttempt], *, epoch: int) -> bool:
+        """Delete attempts of `going_attempts`, of gangs in several calls. Raises: as `commit`.
+
+        Returns: whether there is more to delete; call again.
+        """
+        with self._database.writing("deleting removed tasks") as connection:
+            leadership.check_epoch(connection, epoch)
+            return removed_tasks.delete_going(connection, attempts)
 
     def shrink(self, *, epoch: int) -> int:
         """Return some unused space of the store's file to the file system; returns how many pages, 0: there is not
@@ -346,15 +370,21 @@ class Store:
         with self._database.reading("looking for old attempts") as connection:
             return removal.read_old_attempts(connection, now_ms, retention, after, removal.SWEPT_AT_ONCE)
 
-    def forgets_for(self, jobs: Sequence[int], *, whole: bool) -> list[ForgetRow]:
+    def forgets_for(self, jobs: Sequence[int], *, whole: bool, most: int | None = None) -> list[ForgetRow]:
         """Compute what nodes must delete of these ended jobs.
 
         Args:
             whole: everything, as they never run again; False: their outputs so far. Outputs of a job in more than
                 `removal.MAX_FORGETS_A_JOB` pieces are left until the whole job goes.
+            most: with `whole`, of each job; None: no matter how much.
         """
         with self._database.reading("looking for outputs of old jobs") as connection:
-            return removal.read_forgets(connection, jobs, whole)
+            return removal.read_forgets(connection, jobs, whole, most)
+
+    def forgets_left(self) -> list[int]:
+        """Read the removed jobs of which nodes are still to be named (`EACH_NODE`)."""
+        with self._database.reading("reading what is to be named to nodes") as connection:
+            return removal.read_forgets_left(connection)
 
     def forgets(self, node: str, *, limit: int) -> list[ForgetRow]:
         """Read what that node must still delete, oldest job first."""
@@ -385,6 +415,16 @@ class Store:
         """Read one job, ended or not."""
         with self._database.reading("reading a job") as connection:
             return queries.read_job(connection, job_id)
+
+    def dependants(self, job_id: int, user: str, *, most: int) -> list[int]:
+        """Read which jobs of a user name a job as their dependency, ended ones too; see `queries.read_dependants`."""
+        with self._database.reading("reading what depends on a job") as connection:
+            return queries.read_dependants(connection, job_id, user, most)
+
+    def live_bundles(self) -> set[str]:
+        """Read the names of the bundles that live jobs ship; see `queries.read_live_bundles`."""
+        with self._database.reading("reading what live jobs ship") as connection:
+            return queries.read_live_bundles(connection)
 
     def removal(self, job_id: int) -> Removal | None:
         """Read when outputs of a job were removed last; attempts that began later have theirs."""
@@ -437,6 +477,16 @@ class Store:
         """Read which tasks of a job succeeded, as ranges [first, end)."""
         with self._database.reading("reading which tasks succeeded") as connection:
             return queries.read_succeeded(connection, job_id)
+
+    def tasks_removed(self, job_id: int) -> list[tuple[int, int]]:
+        """Read which tasks of a job were removed, as ranges [first, end)."""
+        with self._database.reading("reading which tasks were removed") as connection:
+            return removed_tasks.read_removed(connection, job_id)
+
+    def task_runs(self, job_id: int, first: int, end: int) -> dict[TaskState, list[tuple[int, int]]] | None:
+        """Read in which state each task of an ended job ended; see `removed_tasks.read_task_runs`."""
+        with self._database.reading("reading how tasks ended") as connection:
+            return removed_tasks.read_task_runs(connection, job_id, first, end)
 
     def attempts(
         self,
@@ -521,6 +571,40 @@ class Store:
         """Read the registered readers of the feeds, by name."""
         with self._database.reading("listing readers") as connection:
             return read_readers(connection)
+
+    def notice(self, job: int) -> NoticeRow | None:
+        """Read what was told of a job; None: it notifies nobody, or was removed."""
+        with self._database.reading("reading what was told of a job") as connection:
+            return read_notice(connection, job)
+
+    def noticed(self, after: int = 0, *, only_open: bool) -> list[int]:
+        """Read a page of the jobs that notify somebody, ascending.
+
+        Args:
+            after: the last job of the previous page.
+            only_open: those of which there is more to tell.
+        """
+        with self._database.reading("listing jobs that notify somebody") as connection:
+            return read_noticed(connection, after, only_open=only_open)
+
+    def periodic(self) -> list[PeriodicRow]:
+        """Read all periodic jobs, by id."""
+        with self._database.reading("listing periodic jobs") as connection:
+            return read_periodic(connection)
+
+    def periodic_runs(self, periodic: int, *, before: int | None = None, limit: int = 100) -> list[PeriodicRun]:
+        """Read a page of the history of a periodic job, newest first.
+
+        Args:
+            before: number of the last entry of the previous page.
+        """
+        with self._database.reading("reading the history of a periodic job") as connection:
+            return read_runs(connection, periodic, before, limit)
+
+    def last_runs(self, periodic: Sequence[int]) -> dict[int, PeriodicRun]:
+        """Read the newest entry of the history of each of these, by id; those without one are missing."""
+        with self._database.reading("listing periodic jobs") as connection:
+            return read_last_runs(connection, periodic)
 
     def idempotent(self, key: str) -> Remembered | None:
         """Read the response to the request with that idempotency key, while it is kept."""

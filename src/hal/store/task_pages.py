@@ -1,27 +1,32 @@
 """The tasks of a job, computed page by page from its ranges and attempts; a million tasks are never expanded.
 
 Ranges and the latest attempts are both sorted by task, and are merged as they are read. A range hides earlier attempts
-of its tasks: a task in a range is pending, or has ended without another attempt.
+of its tasks: a task in a range is pending, or has ended without another attempt. Tasks that were removed are left out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from sqlalchemy import Connection, exists, select
 
 from hal.core.lifecycle import TASK_STATE_OF
 from hal.core.model import TaskState
+from hal.core.model.units import MAX_AMOUNT
 from hal.store import schema
 from hal.store.operations import AttemptRow, TaskRangeRow
-from hal.store.queries import attempt_columns, page_length, parse_attempt, read_ranges
+from hal.store.queries import attempt_columns, page_length, parse_attempt, read_ranges, without
+from hal.store.removed_tasks import read_removed
 from hal.store.views import TaskRow
 
 ATTEMPTS_AT_ONCE: Final = 500
-"""Rows of one query for latest attempts."""
+"""Rows of one query for latest attempts, at most."""
 RANGES_AT_ONCE: Final = 500
 """Rows of one query for ranges."""
+TaskSet = Sequence[tuple[int, int]]
+"""Ranges [first, end), disjoint and ascending."""
 
 
 def tasks(
@@ -31,18 +36,21 @@ def tasks(
     limit = page_length(limit)
     start = 0 if after is None else after + 1
     waiting = _ranges(connection, job_id, start)
-    latest = _Latest(connection, job_id, states, start)
+    latest = _Latest(connection, job_id, states, start, min(limit, ATTEMPTS_AT_ONCE))
+    removed = read_removed(connection, job_id)
     found: list[TaskRow] = []
     task_range = next(waiting, None)
     while len(found) < limit:
         attempt = latest.head()
         if task_range is not None and (attempt is None or task_range.first <= attempt.task):
             end = task_range.first + task_range.count
-            if not states or task_range.state in states:
-                stop = min(end, max(task_range.first, start) + limit - len(found))
-                found.extend(_waiting(task_range, task) for task in range(max(task_range.first, start), stop))
+            for low, high in _shown(task_range, start, removed) if not states or task_range.state in states else ():
+                stop = min(high, low + limit - len(found))
+                found.extend(_waiting(task_range, task) for task in range(low, stop))
             latest.skip_to(end)
             task_range = next(waiting, None)
+        elif attempt is not None and (gone := _end_of_removed(removed, attempt.task)):
+            latest.skip_to(gone)
         elif attempt is not None:
             found.append(_attempted(attempt))
             latest.skip_to(attempt.task + 1)
@@ -55,6 +63,18 @@ def task(connection: Connection, job_id: int, number: int) -> TaskRow | None:
     """Compute one task of a job; None when the job has no such task."""
     rows = tasks(connection, job_id, (), number - 1 if number else None, 1)
     return rows[0] if rows and rows[0].task == number else None
+
+
+def _shown(task_range: TaskRangeRow, start: int, removed: TaskSet) -> Iterable[tuple[int, int]]:
+    """Which tasks of a range are shown, from `start` on."""
+    whole = [(max(task_range.first, start), task_range.first + task_range.count)]
+    return without(whole, removed) if removed else whole
+
+
+def _end_of_removed(removed: TaskSet, task: int) -> int:
+    """Where the range of removed tasks ends that this one is in; 0: it is in none."""
+    at = bisect_right(removed, (task, MAX_AMOUNT)) - 1
+    return removed[at][1] if at >= 0 and task < removed[at][1] else 0
 
 
 def _ranges(connection: Connection, job_id: int, start: int) -> Iterator[TaskRangeRow]:
@@ -70,18 +90,23 @@ def _ranges(connection: Connection, job_id: int, start: int) -> Iterator[TaskRan
 class _Latest:
     """The latest attempt of each task from a given task on, read in pages."""
 
-    def __init__(self, connection: Connection, job_id: int, states: tuple[TaskState, ...], start: int) -> None:
+    def __init__(
+        self, connection: Connection, job_id: int, states: tuple[TaskState, ...], start: int, at_once: int
+    ) -> None:
+        """
+        Args:
+            at_once: rows of the first query; no more than are wanted, as each is decoded. Each further query, of
+                tasks behind those that are hidden, reads twice as many.
+        """
         self._connection = connection
+        self._at_once = at_once
         a = schema.attempts.c
         later = schema.attempts.alias("later").c
         superseded = exists().where(later.job_id == a.job_id, later.task == a.task, later.attempt > a.attempt)
         # Refused, lost and preempted attempts do not determine a task's state: a range does.
         names = [attempt.value for attempt, state in TASK_STATE_OF.items() if not states or state in states]
         self._query = (
-            select(*attempt_columns())
-            .where(a.job_id == job_id, a.state.in_(names), ~superseded)
-            .order_by(a.task)
-            .limit(ATTEMPTS_AT_ONCE)
+            select(*attempt_columns()).where(a.job_id == job_id, a.state.in_(names), ~superseded).order_by(a.task)
         )
         self._rows: list[AttemptRow] = []
         self._next = start
@@ -91,9 +116,10 @@ class _Latest:
     def head(self) -> AttemptRow | None:
         """The next attempt, without removing it."""
         if not self._rows and not self._exhausted:
-            query = self._query.where(schema.attempts.c.task >= self._next)
+            query = self._query.where(schema.attempts.c.task >= self._next).limit(self._at_once)
             rows = [parse_attempt(row) for row in self._connection.execute(query)]
-            self._exhausted = len(rows) < ATTEMPTS_AT_ONCE
+            self._exhausted = len(rows) < self._at_once
+            self._at_once = min(2 * self._at_once, ATTEMPTS_AT_ONCE)
             if rows:
                 self._next = rows[-1].task + 1
             self._rows = rows[::-1]

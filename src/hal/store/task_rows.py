@@ -50,6 +50,8 @@ def insert_attempts(connection: Connection, operation: InsertAttempts) -> None:
         params["steps"] = json_text(row.steps)
         del params["preemption"]
         params["taking"] = None if row.preemption is None else json_text(row.preemption)
+        params["gpus"] = json_text(row.gpus) if row.gpus else None
+        params["port"] = row.port or None
         rows.append(params)
     insert_rows(connection, schema.attempts, rows)
 

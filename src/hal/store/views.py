@@ -60,6 +60,11 @@ class JobFilter(Struct, frozen=True, kw_only=True):
     """All must match; an empty value only requires that the label exists."""
     ended_before_ms: int | None = None
     """Only jobs that ended before this instant."""
+    node: str = ""
+    """Only jobs that hold a part of this node now."""
+    submitted_from_ms: int | None = None
+    """Only jobs that were submitted at this instant or later."""
+    submitted_before_ms: int | None = None
 
 
 class TaskRow(Struct, frozen=True):

@@ -35,7 +35,43 @@ FORGET = "forget"
 SECRETS = "secrets"
 """The agent puts the secrets of steps where these find them, and removes them at their end; to another one, no step
 whose job names secrets is sent."""
-FEATURES: tuple[str, ...] = (CREDIT, HEALTH, GATES, JOB_GATES, FORGET, SECRETS)
+OUTPUTS = "outputs"
+"""The keeper answers `read-outputs`; to another one, `read-log` is sent for each step."""
+STREAMS = "streams"
+"""The keeper answers `find-step`, the agent `open-stream`; to others they are not sent."""
+ARGUMENTS = "arguments"
+"""The keeper passes the `command` of a template with a `script` on to it, as its arguments."""
+STEP_FILES = "step-files"
+"""The keeper opens `stdin`, `stdout` and `stderr` of a template."""
+DIALECTS = "dialects"
+"""The keeper sets the variables of the template's `dialect`."""
+INTERACTIVE = "interactive"
+"""The keeper holds the input and output of `interactive` steps."""
+SERVICES = "services"
+"""The keeper gives the steps of a `service` their ports, and the agent probes them and sends `readiness`."""
+STEP_FEATURES: tuple[str, ...] = (ARGUMENTS, STEP_FILES, DIALECTS, INTERACTIVE, SERVICES)
+"""What a template may ask for that older keepers drop without a word: see `hal.wire.template_needs`."""
+RANKS = "ranks"
+"""The agent opens streams of the kind `launch`; others are not asked to."""
+RELAYS = "relays"
+"""The agent opens streams that meet their clients at a relay, and makes a certificate for its streams if it has none;
+others are not asked to."""
+FILES = "files"
+"""The agent has a file service; to another one, no step of a job that ships files, or has some collected, is sent."""
+FEATURES: tuple[str, ...] = (
+    CREDIT,
+    HEALTH,
+    GATES,
+    JOB_GATES,
+    FORGET,
+    SECRETS,
+    OUTPUTS,
+    STREAMS,
+    *STEP_FEATURES,
+    RANKS,
+    RELAYS,
+    FILES,
+)
 """Features beyond the wire version that this code knows."""
 
 

@@ -23,6 +23,28 @@ from hal.wire.frames.controller_agent import CONTROLLER_AGENT
 from hal.wire.frames.conversation import MAX_FRAME_BYTES, WIRE_VERSION, WIRE_VERSION_MIN, Conversation, Frame
 from hal.wire.frames.joining import JOINING
 from hal.wire.roles import MAY_DIAL, SERVES_STRANGERS, UNCERTIFIED, Role, host_name
+from hal.wire.step_streams import (
+    BEGIN,
+    CLIENT,
+    DATA,
+    END,
+    ERR,
+    EXIT,
+    FAIL,
+    HEAD,
+    HELLO,
+    MAX_BULK_BYTES,
+    MAX_MESSAGE_BYTES,
+    MEET,
+    MEETING_BYTES,
+    NODE,
+    OPENED,
+    OUT,
+    RANK,
+    RESIZE,
+    SIGNAL,
+    VARIABLES,
+)
 from hal.wire.strangers import HANDSHAKE_MS, MAX_STRANGERS, STRANGER_MS
 
 CONVERSATIONS: Final[tuple[Conversation[Any], ...]] = (JOINING, CONTROLLER_AGENT, AGENT_KEEPER)
@@ -89,6 +111,8 @@ Over TCP both ends present certificates of the HAL's own authority, TLS 1.3 or n
   `authority` that arrives; close. Dial again, verifying the controller's certificate against it and its name; send
   `join` with `ID.SECRET` and a certificate signing request (P-256, P-384 or Ed25519); store the contents of `joined`.
 - Renewing: send `renew` after two thirds of the certificate's lifetime, on the live connection, with a fresh key.
+- Revocation: who is not an agent sends `check-certificates` with its peers' serial numbers, at once for a new one and
+  every minute for those that are connected, and disconnects those that `certificates-refused` names.
 - `goodbye` with code `not-leader`: dial the address in `reason`, or the next known one if it is empty.
 
 1. The dialler sends `hello` first. The listener answers `welcome`, or `goodbye` and closes.
@@ -133,6 +157,38 @@ Anything else, or bytes after an end, breaks the protocol: the receiver sends a 
 closes. A connection that closes without an end was broken, and what arrived is a part. A receiver keeps about
 {MAX_INCOMING_BYTES} unread bytes, then it stops reading.
 
+## Messages of streams to steps
+
+A stream to a step (`open-stream`) is a connection of its own between a client and a process of the step's node: at a
+Unix socket that the answer to the client's request names, or at a TCP port in TLS 1.3, where the client compares the
+fingerprint of the certificate with that in the answer. Each direction is a sequence of messages: a head of
+{HEAD.size} bytes (the kind, one byte; the length, 4 bytes, unsigned, little-endian) and so many bytes.
+
+| kind | from | bytes |
+|---|---|---|
+| {HELLO} | client | the ticket; its first message |
+| {DATA} | client | input of the command, or bytes for the port; up to {MAX_BULK_BYTES} |
+| {END} | both | none: no more bytes follow in this direction |
+| {RESIZE} | client | rows and columns of the terminal, 2 bytes each |
+| {SIGNAL} | client | the number of a signal for the command, 1 byte |
+| {VARIABLES} | client | of ranks: their variables, each with a zero byte behind; up to {MAX_BULK_BYTES} in all |
+| {BEGIN} | client | of ranks: begin them; the directory for that, or none for the step's own |
+| {OPENED} | step | none: it is open; its first message, or 14 |
+| {OUT}, {ERR} | step | output, errors of the command; of a port, {OUT} alone |
+| {EXIT} | step | the exit code, 4 bytes, signed; its last message, but of ranks, after whose last one it sends {END} |
+| {RANK} | step | the rank that the next messages are about, 4 bytes, signed |
+| {FAIL} | step | a code as in problem documents, a zero byte, a text for people; its last message |
+
+Messages but {DATA}, {VARIABLES}, {OUT} and {ERR} have at most {MAX_MESSAGE_BYTES} bytes. A client that breaks the
+rules, or whose connection ends, is gone: what runs for it is ended. Each side keeps at most 1 MiB that the other one
+has not read, then it reads no more of what it would pass on.
+
+Where client and node cannot reach each other, both dial a relay: a TCP port of the controller's host, which the answer
+to the client and `open-stream` name, with a name of {MEETING_BYTES} digits for the two. Each begins with
+`{MEET.decode()}`, then `{CLIENT.decode()}` (the client) or `{NODE.decode()}` (the node), then that name. From then on
+the relay passes bytes on in both directions: TLS 1.3 between the two, in which the node serves, and then the messages
+above.
+
 ## Roles
 
 Who may dial whom. Over TCP the certificate states the role; a dialler accepts no listener of another role than the one
@@ -152,6 +208,7 @@ _SECTIONS: Final = {
     "Start": "Commands: controller to agent to keeper",
     "Started": "Reports: keeper to agent to controller",
     "ReadLog": "Outputs",
+    "FindStep": "Streams to steps",
 }
 
 

@@ -15,14 +15,18 @@ from hal.wire.frames.agent_keeper import (
     ExitCause,
     Exits,
     ExitsAck,
+    FindStep,
     Forget,
     ForgetPiece,
     Forgotten,
     Heartbeat,
     HeartbeatAck,
     LogChunk,
+    OutputPart,
+    OutputParts,
     Prepare,
     ReadLog,
+    ReadOutputs,
     Recall,
     Refusal,
     Refused,
@@ -34,6 +38,7 @@ from hal.wire.frames.agent_keeper import (
     Start,
     Started,
     StepExit,
+    StepFound,
     StepStart,
     StepStarted,
     StepTemplate,
@@ -44,10 +49,42 @@ from hal.wire.frames.agent_keeper import (
     TemplateGate,
     Usage,
 )
-from hal.wire.frames.controller_agent import FailingCheck, Gates, Health, JobSecrets, Secrets, StepGate
+from hal.wire.frames.controller_agent import (
+    FailingCheck,
+    Gates,
+    Health,
+    JobSecrets,
+    OpenStream,
+    Readiness,
+    Secrets,
+    StepGate,
+    StepReadiness,
+    StreamKind,
+    StreamOpened,
+)
 from hal.wire.frames.conversation import Frame
+from hal.wire.frames.files import (
+    BundleManifest,
+    BundleSegment,
+    CollectBounds,
+    CollectedEnd,
+    CollectedPiece,
+    CollectedStored,
+    OpenFiles,
+    ReadBundle,
+    ReadSegments,
+    StoreCollected,
+)
 from hal.wire.frames.hello import Goodbye, HeldStep, Hello, Welcome
-from hal.wire.frames.joining import Authority, Join, Joined, ReadAuthority, Renew
+from hal.wire.frames.joining import (
+    Authority,
+    CertificatesRefused,
+    CheckCertificates,
+    Join,
+    Joined,
+    ReadAuthority,
+    Renew,
+)
 from hal.wire.roles import Role
 
 _STEP = StepId(42, 7, 1, 0)
@@ -100,6 +137,8 @@ EXAMPLES: tuple[Frame, ...] = (
         expires_ms=1_775_001_600_000,
     ),
     Renew(request=_PEM.format("CERTIFICATE REQUEST")),
+    CheckCertificates(serials=("5a1f", "77c0")),
+    CertificatesRefused(serials=("77c0",)),
     Heartbeat(stamp_boot_ms=3_601_500, epoch=4, running=2, load=0.5),
     HeartbeatAck(stamp_boot_ms=3_601_500, epoch=4, now_ms=1_767_225_600_000),
     Health(failing=(FailingCheck("disk", "10MiB free at /home/hal; 16MiB are wanted", 1_767_225_600_000),)),
@@ -142,7 +181,7 @@ EXAMPLES: tuple[Frame, ...] = (
     Suspend(epoch=4, steps=(_STEP,)),
     Resume(epoch=4, steps=(_STEP,)),
     Resize(epoch=4, steps=(_STEP,), cpu_milli=500, walltime_ms=120_000),
-    Checkpoint(epoch=4, steps=(_STEP,), name="USR2", grace_ms=60_000),
+    Checkpoint(epoch=4, steps=(_STEP,), name="USR2", grace_ms=60_000, last_grace_ms=5_000),
     Prepare(epoch=4, steps=(_STEP,)),
     Done(command="signal", steps=(_STEP,), failed=((StepId(42, 8, 1, 0), "not running"),)),
     Started(steps=(StepStarted(step=_STEP, pid=4800, at_ms=1_767_225_600_012),)),
@@ -167,6 +206,18 @@ EXAMPLES: tuple[Frame, ...] = (
             ),
         )
     ),
+    Readiness(
+        steps=(
+            StepReadiness(_STEP, ready=True, since_ms=1_767_225_601_000, ports=(21_034,)),
+            StepReadiness(
+                StepId(42, 8, 1, 0),
+                ready=False,
+                since_ms=1_767_225_602_000,
+                reason="GET /healthz: status 503",
+                ports=(21_035,),
+            ),
+        )
+    ),
     Exits(
         exits=(
             StepExit(
@@ -183,10 +234,46 @@ EXAMPLES: tuple[Frame, ...] = (
         )
     ),
     ExitsAck(steps=(_STEP,)),
-    Samples(samples=(Sample(step=_STEP, rss_bytes=52_428_800, cpu_ms=1_280),)),
+    Samples(samples=(Sample(step=_STEP, rss_bytes=52_428_800, cpu_ms=1_280, cpus="2-3"),)),
     ReadLog(request=9, step=_STEP, stream=Stream.STDOUT, offset=-100, limit=262_144),
     LogChunk(request=9, step=_STEP, stream=Stream.STDOUT, offset=0, data=b"hello\n", size=6, ended=True),
+    ReadOutputs(request=9, steps=(_STEP, StepId(42, 8, 1, 0)), stream=Stream.STDOUT, offset=0, limit=16_384),
+    OutputParts(request=9, parts=(OutputPart(0, b"hello\n", 6), OutputPart(0, b"", 0))),
     Forget(request=9, pieces=(ForgetPiece(42, 1, 0, 1_000), ForgetPiece(41))),
     Forgotten(request=9),
+    FindStep(request=9, step=_STEP),
+    StepFound(
+        request=9,
+        pid=4_711,
+        started_boot_ms=81_234_567,
+        mark=4_611_604_783_979_000_000,
+        user="ann",
+        least_uid=1_000,
+        cgroups=("/sys/fs/cgroup/hal/s1/cgroup.procs",),
+        cpus=(2, 3),
+    ),
+    OpenStream(
+        request=9,
+        step=_STEP,
+        kind=StreamKind.EXEC,
+        ticket=_TOKEN,
+        argv=("sh", "-c", "ps"),
+        terminal=True,
+        term="xterm-256color",
+        rows=24,
+        columns=80,
+        by="ann",
+    ),
+    StreamOpened(request=9, path="/tmp/hal-1a2b3c4d/stream-5e6f7a8b.sock"),
+    OpenFiles(versions=(1, 1), node="n1"),
+    ReadBundle(step=_STEP),
+    BundleManifest(data=b'{"version":1,"entries":[["fit.py","x",6]],"segments":[["%s",6]]}' % (b"5e" * 32)),
+    ReadSegments(digests=("5e" * 32,)),
+    BundleSegment(data=b"hello\n"),
+    StoreCollected(step=_STEP),
+    CollectBounds(size_bytes=1 << 30, files=10_000),
+    CollectedPiece(data=b"hello\n"),
+    CollectedEnd(files=1),
+    CollectedStored(),
 )
 """In the order in which the frames are declared."""

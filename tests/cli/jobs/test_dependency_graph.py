@@ -98,6 +98,14 @@ def test_graph_draws_what_a_job_waits_for_and_what_waits_for_it(serve: Serve, ha
     assert hal("show", "2", "--graph") == (0, expected, "")
 
 
+def test_a_graph_asks_for_dependants_that_have_ended(serve: Serve, hal: Hal) -> None:
+    """Of each job that it draws: a workflow is whole from any of its jobs, also when it is over."""
+    server = serve(jobs)
+    hal("graph", "2", "--dot")
+    drawn = {asked.path for asked in server.asked if asked.query.get("all_dependants")}
+    assert drawn == {f"/v1/jobs/{job}" for job in JOBS}
+
+
 @pytest.mark.parametrize("language", ["dot", "mermaid"])
 def test_graph_prints_all_jobs_around_one_for_a_drawing_tool(language: str, serve: Serve, hal: Hal) -> None:
     """Every job once, with an arrow for each dependency."""

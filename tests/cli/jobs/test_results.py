@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hal.cli.jobs.job_cells import done, ran_ms, remark
+from hal.cli.jobs.job_cells import done, ran_ms
 from hal.cli.jobs.results import job_exit_code, result_line, shell_code, signal_name, task_exit_code
 from hal.client.rest.views import JobInfo, TaskInfo
 from hal.core.model import TaskState
@@ -65,18 +65,3 @@ def test_how_long_a_job_ran_and_how_far_it_is() -> None:
     assert ran_ms(job(TaskState.SUCCEEDED, start_ms=2_000, end_ms=2_500), 5_000) == 500
     assert ran_ms(job(TaskState.RUNNING, start_ms=9_000), 5_000) == 0
     assert done(job(TaskState.RUNNING, tasks=10, counts={"succeeded": 4, "failed": 1, "running": 5})) == "5/10"
-
-
-@pytest.mark.parametrize(
-    ("info", "text"),
-    [
-        (job(TaskState.PENDING, submit_ms=1_000, reason="resources"), "9.0s resources"),
-        (job(TaskState.HELD, submit_ms=1_000), "9.0s"),
-        (job(TaskState.FAILED, exit_code=2), "exit code 2"),
-        (job(TaskState.FAILED, exit_code=2, reason="lost"), "lost"),
-        (job(TaskState.RUNNING, reason=""), ""),
-    ],
-)
-def test_why_a_job_waits_or_how_it_ended(info: JobInfo, text: str) -> None:
-    """At instant 10 s."""
-    assert remark(info, 10_000) == text

@@ -114,7 +114,7 @@ def test_options_of_a_command(controller: ScriptedServer, hal: Hal, monkeypatch:
         *("--comment", "second try, more memory", "--", "tool"),
     )
     spec = sent(controller)[0]
-    assert spec["request"] == {"cpu": "1", "gpu": "1", "licence": "3", "memory": "2GiB"}
+    assert spec["request"] == {"gpu": "1", "licence": "3", "memory": "2GiB"}  # and as many cpus as the queue gives
     assert (spec["nodes"], spec["walltime"], spec["array"]) == (2, "1h", {"count": 10})
     assert (spec["queue"], spec["account"], spec["user"], spec["priority"]) == ("long", "physics", "ada", 5)
     assert [d["job"] for d in spec["dependencies"]] == ["7", "8"]
@@ -140,7 +140,7 @@ def test_dry_run_shows_the_spec_and_says_that_nothing_was_submitted(controller: 
     """The controller checks it without storing it."""
     ran = hal("submit", "--dry-run", "-c", "2", "-a", "10", "--", "/bin/echo", "x")
     assert controller.asked[-1].query == {"dry_run": "1"}
-    assert ran == (0, "echo: 10 tasks, cpu 2, walltime none, queue default\n", "nothing was submitted\n")
+    assert ran == (0, "echo: 10 tasks, cpu 2, walltime unlimited, queue default\n", "nothing was submitted\n")
     assert json.loads(hal("submit", "--dry-run", "--json", "--", "x").out)[0]["command"] == ["x"]
 
 

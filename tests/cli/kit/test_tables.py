@@ -47,8 +47,8 @@ def test_jobs_shows_done_of_all_tasks_and_why_one_waits(serve: Serve, hal: Hal) 
     """4 succeeded + 1 failed of 10 are done; names are never taken for markup."""
     serve(lambda asked: as_json({"jobs": JOBS}))
     lines = hal("jobs").out.splitlines()
-    assert columns(lines[0]) == ["ID", "NAME", "USER", "QUEUE", "STATE", "TASKS", "NODES", "TIME", "WAIT/REASON"]
-    assert columns(lines[1])[:8] == ["12", "fit", "[bold]", "ada", "default", "running", "5/10", "1"]
+    assert columns(lines[0]) == ["ID", "NAME", "USER", "QUEUE", "STATE", "TASKS", "NODES", "TIME", "LEFT", "REASON"]
+    assert columns(lines[1])[:8] == ["12", "fit", "[bold]", "ada", "default", "running", "5/10", "-"]
     assert lines[2].endswith("resources")
 
 
@@ -61,6 +61,25 @@ def test_jobs_asks_for_live_jobs_unless_told_otherwise(serve: Serve, hal: Hal) -
     states = [asked.query.get("state") for asked in server.asked]
     assert states == ["pending,held,allocated,preparing,running,suspended,finalising", None, "failed,timed-out"]
     assert (server.asked[2].query["user"], server.asked[2].query["limit"]) == ("ada", "7")
+
+
+def test_tasks_that_succeeded_have_no_message(serve: Serve, hal: Hal) -> None:
+    """`exited` says nothing of them."""
+    tasks = [
+        {"job": "7", "task": 0, "state": "succeeded", "cause": "exited", "exit_code": 0},
+        {"job": "7", "task": 1, "state": "failed", "cause": "node-lost"},
+    ]
+    job = {"id": "7", "state": "failed", "tasks": 2}
+    serve(lambda asked: as_json({"tasks": tasks, "cursor": None} if asked.path.endswith("/tasks") else job))
+    rows = [line.split() for line in hal("show", "7").out.splitlines()[-2:]]
+    assert (rows[0][-1], rows[1][-1]) == ("0", "node-lost")
+
+
+def test_groups_of_states_are_as_in_rest(serve: Serve, hal: Hal) -> None:
+    """The controller knows what they stand for."""
+    server = serve(lambda asked: as_json({"jobs": []}))
+    assert hal("jobs", "-s", "ended,held").code == 0
+    assert server.asked[0].query["state"] == "ended,held"
 
 
 def test_an_unknown_state_names_the_nearest(hal: Hal) -> None:
@@ -209,9 +228,11 @@ def test_cancel_reports_each_and_returns_the_worst_error(serve: Serve, hal: Hal)
 
 def test_cancel_by_filter_asks_first(serve: Serve, hal: Hal) -> None:
     """Where nobody can be asked, --yes is needed; ended jobs are left out."""
-    server = serve(lambda asked: as_json({"jobs": JOBS}) if asked.method == "GET" else as_json({"results": []}))
+    found = [{"id": "1", "state": "running", "tasks": 23}, {"id": "2", "state": "pending", "tasks": 1}]
+    server = serve(lambda asked: as_json({"results": found}))
     ran = hal("cancel", "--user", "ada")
-    assert (ran.code, "2 jobs match; add --yes" in ran.err) == (2, True)
+    assert (ran.code, "24 tasks of 2 jobs match; add --yes" in ran.err) == (2, True)
+    assert server.asked[-1].query == {"dry_run": "1"}
     assert hal("cancel", "--user", "ada", "-y").code == 0
     filters = server.asked[-1].json["filter"]
     assert filters["user"] == "ada"
@@ -227,10 +248,29 @@ def test_cancel_wants_ids_or_filters(args: tuple[str, ...], hal: Hal) -> None:
 
 
 def test_update_sends_only_what_changes(serve: Serve, hal: Hal) -> None:
-    """Times are canonical."""
-    server = serve(lambda asked: as_json({"id": "42", "state": "pending"}))
-    assert hal("update", "42", "--walltime", "90m", "--priority", "-3") == (0, "42 priority -3, walltime 1h30m\n", "")
+    """Times are canonical; amounts are those that are named, and none takes out; what changed is printed."""
+    changes = [{"field": "priority", "before": 0, "after": -3}, {"field": "walltime", "before": None, "after": "1h30m"}]
+    server = serve(lambda asked: as_json({"id": "42", "state": "pending", "changes": changes}))
+    assert hal("update", "42", "--walltime", "90m", "--priority", "-3") == (
+        0,
+        "42 priority 0 → -3, walltime none → 1h30m\n",
+        "",
+    )
     assert server.asked[-1].json == {"priority": -3, "walltime": "1h30m"}
+    assert hal("update", "42", "-c", "4", "-m", "none", "-d", "none", "-l", "a=b", "--begin", "none").code == 0
+    assert server.asked[-1].json == {
+        "request": {"cpu": "4", "memory": 0}, "dependencies": [], "labels": {"a": "b"}, "begin_at_ms": 0,
+    }  # fmt: skip
+
+
+def test_a_dry_run_says_what_would_change_and_whether_it_would_start(serve: Serve, hal: Hal) -> None:
+    """The server is asked for no more than that."""
+    change = {"field": "request", "before": {"cpu": "1"}, "after": {"cpu": "4", "memory": "1GiB"}}
+    answer = {"id": "42", "state": "pending", "changes": [change], "dry_run": True, "starts_now": False}
+    server = serve(lambda asked: as_json(answer))
+    said = hal("update", "42", "--cpus", "4", "--memory", "1GiB", "--dry-run").out
+    assert said == "42 request cpu=1 → cpu=4,memory=1GiB; would still wait\n"
+    assert (server.asked[-1].path, server.asked[-1].query) == ("/v1/jobs/42", {"dry_run": "1"})
 
 
 def test_update_reports_each_job(serve: Serve, hal: Hal) -> None:
@@ -241,11 +281,13 @@ def test_update_reports_each_job(serve: Serve, hal: Hal) -> None:
         return (
             problem(404, "not-found", "there is no job 9")
             if number == "9"
-            else as_json({"id": number, "state": "held"})
+            else as_json({"id": number, "state": "held", "changes": [{"field": "priority", "before": 1, "after": 5}]})
         )
 
     serve(answer)
-    assert hal("update", "1", "9", "2", "-p", "5") == (3, "1 priority 5\n2 priority 5\n", "error: there is no job 9\n")
+    assert hal("update", "1", "9", "2", "-p", "5") == (
+        3, "1 priority 1 → 5\n2 priority 1 → 5\n", "error: there is no job 9\n"
+    )  # fmt: skip
     outcomes = json.loads(hal("update", "1", "9", "-p", "5", "--json").out)
     assert [(one["id"], one["ok"], one["code"]) for one in outcomes] == [("1", True, ""), ("9", False, "not-found")]
 
@@ -283,7 +325,7 @@ def test_wait_gives_up_after_its_timeout(serve: Serve, hal: Hal) -> None:
     assert "job 1 has not ended after 0.2 s" in ran.err
 
 
-WIDE = ("ID", "NAME", "USER", "QUEUE", "STATE", "TASKS", "NODES", "TIME", "WAIT/REASON")
+WIDE = ("ID", "NAME", "USER", "QUEUE", "STATE", "TASKS", "NODES", "TIME", "REASON")
 LONG = ("12", "a-very-long-name-for-a-job", "ada", "default", "running", "0/1", "1", "0:56", "a reason as long as that")
 
 
@@ -292,7 +334,7 @@ LONG = ("12", "a-very-long-name-for-a-job", "ada", "default", "running", "0/1", 
     [
         (120, {*WIDE}),
         (80, {*WIDE}),
-        (60, {"ID", "NAME", "QUEUE", "STATE", "TASKS", "TIME", "WAIT/REASON"}),
+        (60, {"ID", "NAME", "USER", "QUEUE", "STATE", "TASKS", "TIME", "REASON"}),
         (40, {"ID", "NAME", "STATE", "TASKS", "TIME"}),
     ],
 )

@@ -131,3 +131,18 @@ def test_neither_command_loads_the_engine(tmp_path: Path) -> None:
         [sys.executable, "-c", program], env={"HAL_HOME": str(tmp_path / "home")}, capture_output=True, timeout=60
     )
     assert ran.returncode == 0, ran.stderr
+
+
+def test_the_file_of_the_topology_is_checked_with_the_settings(hal: Hal, tmp_path: Path) -> None:
+    """Relative to the directory of hal.toml; the error names its line."""
+    file = tmp_path / "new.toml"
+    file.write_text('[topology]\nfile = "site/topology.conf"\n')
+    (tmp_path / "site").mkdir()
+    tree = tmp_path / "site" / "topology.conf"
+    tree.write_text("SwitchName=s1 Nodes=n[1-4]\n")
+    assert hal("config", "check", file) == Ran(0, f"{file}: no mistakes\n", "")
+    tree.write_text("SwitchName=s1 Nodes=n[1-4]\nSwitchName=s2 Nodes=n4\n")
+    ran = hal("config", "check", file)
+    assert (ran.code, f"{tree}:2: node 'n4' is in 's2' and in 's1'" in ran.err) == (2, True)
+    tree.unlink()
+    assert f"topology: {tree}: No such file" in hal("config", "check", file).err

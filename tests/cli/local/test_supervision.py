@@ -11,10 +11,13 @@ from typing import Any
 
 import pytest
 
-from hal.cli.local.service import UNIT, _quoted
 from hal.cli.local.supervision import FIRST_DELAY_S, MOST_DELAY_S, SOUND_S, Kept, Pause, Supervisor, plane_sections
+from hal.cli.local.units import UNIT, _quoted
+from hal.client.addresses.address import Address, StartingError
 from hal.core.model import SpecError
 from hal.runtime.home import Home
+from hal.runtime.identity import write_pid_file
+from hal.runtime.startup import SUPERVISION_FILE, SUPERVISOR
 from tests.cli.conftest import Ran
 
 Hal = Callable[..., Ran]
@@ -164,6 +167,31 @@ def test_a_unit_is_one_that_systemd_accepts(tmp_path: Path, hal: Hal) -> None:
     assert not about_it, ran.stderr
 
 
+def test_backups_by_a_timer_are_written_and_removed_with_the_unit(
+    tmp_path: Path, hal: Hal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """systemd, where it is, reads them without a complaint."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    units = tmp_path / "config" / "systemd" / "user"
+    words = ("--backup", str(tmp_path / "50% of it"), "--backup-at", "Mon..Fri 02:30", "--backup-keep", "3")
+    assert hal("service", "install", "--user", "--home", str(tmp_path / "home"), *words).code == 0
+    assert sorted(path.name for path in units.iterdir()) == ["hal-backup.service", "hal-backup.timer", "hal.service"]
+    assert "OnCalendar=Mon..Fri 02:30\n" in (units / "hal-backup.timer").read_text()
+    analyze = shutil.which("systemd-analyze")
+    if analyze is not None:
+        verify = [analyze, "verify", "--man=no", str(units / "hal-backup.timer"), str(units / "hal-backup.service")]
+        ran = subprocess.run(verify, capture_output=True, text=True, timeout=60)
+        assert not [line for line in ran.stderr.splitlines() if "hal-backup" in line], ran.stderr
+    assert hal("service", "remove", "--user").code == 0
+    assert not list(units.iterdir())
+
+
+def test_a_time_of_backups_is_one_line(tmp_path: Path, hal: Hal) -> None:
+    words = ("--backup", str(tmp_path), "--backup-at", "daily\nExecStart=/evil", "--print")
+    ran = hal("service", "install", "--home", str(tmp_path / "home"), *words)
+    assert (ran.code, "is no calendar event" in ran.err) == (2, True), ran.err
+
+
 def test_options_of_a_unit_are_checked_when_it_is_written(tmp_path: Path, hal: Hal) -> None:
     ran = hal("service", "install", "--print", "--home", str(tmp_path), "--", "--nodse", "2")
     assert ran.code == 2
@@ -200,3 +228,32 @@ def test_a_unit_runs_as_a_user_that_the_machine_has(tmp_path: Path, hal: Hal) ->
 def test_a_unit_lets_steps_outlive_hal() -> None:
     assert "KillMode=process\n" in UNIT
     assert "Delegate=yes\n" in UNIT
+
+
+@pytest.mark.parametrize(("note", "comes_back"), [
+    ('{"processes":{"controller":{"starts":1}}}', True),
+    ('{"processes":{"controller":{"given_up":true,"ended":"exit code 2"}}}', False),
+    ('{"processes":{"node-w1":{}}}', False),
+    ("[", False),
+])  # fmt: skip
+def test_a_controller_that_ended_under_its_supervisor_is_said_to_come_back(
+    note: str, comes_back: bool, hal_home: Path
+) -> None:
+    """Unless the supervisor has given it up, or keeps none: then people start it."""
+    home = Home(hal_home)
+    home.create()
+    write_pid_file(home.pid_file(SUPERVISOR))
+    (home.run_dir / SUPERVISION_FILE).write_text(note)
+    error = Address(home=home).unreachable("its controller has stopped")
+    assert isinstance(error, StartingError) is comes_back
+    assert ("its supervisor starts it again" in error.message, "start it with: hal up" in error.hint) == (
+        comes_back, not comes_back
+    )  # fmt: skip
+
+
+def test_a_dead_supervisor_starts_nothing_again(hal_home: Path) -> None:
+    """Its note stays behind."""
+    home = Home(hal_home)
+    home.create()
+    (home.run_dir / SUPERVISION_FILE).write_text('{"processes":{"controller":{}}}')
+    assert not isinstance(Address(home=home).unreachable(""), StartingError)

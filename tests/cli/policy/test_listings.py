@@ -33,21 +33,24 @@ def test_queues_show_their_load(serve: Serve, hal: Hal) -> None:
     """Jobs and tasks, and walltimes."""
     queue = {"name": "short", "open": False, "jobs": 3, "pending": 5, "held": 1, "running": 2, "max_walltime": "15m"}
     serve(lambda asked: as_json({"queues": [queue]}))
-    assert rows(hal("queues"))[1] == ["short", "drained", "3", "5", "1", "2", "none", "15m"]
+    assert rows(hal("queues"))[1] == ["short", "drained", "3", "5", "1", "2", "unlimited", "15m"]
 
 
 def test_shares_are_a_tree_with_shares_in_percent(serve: Serve, hal: Hal) -> None:
-    """Accounts are indented, users carry a factor."""
+    """Accounts are indented, users carry a factor; use is in hours: 12.4, 3 and 3."""
     tree = [
-        {"path": [], "weight": 1.0, "target": 1.0, "used": 1.0, "units": 12.4, "factor": 1.0},
-        {"path": ["physics"], "weight": 2.0, "target": 0.5, "used": 0.25, "units": 3.0, "factor": 1.0},
-        {"path": ["physics"], "user": "alice", "weight": 3.0, "target": 0.5, "used": 0.25, "units": 3.0, "factor": 0.7},
-    ]
+        {"path": [], "weight": 1.0, "target": 1.0, "used": 1.0, "units": 44_640.0, "factor": 1.0},
+        {"path": ["physics"], "weight": 2.0, "target": 0.5, "used": 0.25, "units": 10_800.0, "factor": 1.0},
+        {
+            "path": ["physics"], "user": "alice", "weight": 3.0, "target": 0.5, "used": 0.25, "units": 10_800.0,
+            "factor": 0.7,
+        },
+    ]  # fmt: skip
     serve(lambda asked: as_json({"shares": tree}))
     assert hal("shares").out.splitlines()[1:] == [
-        "(all)           1       100.0%  100.0%  12",
+        "(all)           1       100.0%  100.0%  12.4",
         "physics         2       50.0%   25.0%   3",
-        "physics  alice  3       50.0%   25.0%   3      0.700",
+        "physics  alice  3       50.0%   25.0%   3           0.700",
     ]
 
 
@@ -215,13 +218,24 @@ def test_apply_and_rollback_replace_the_version_that_was_read(serve: Serve, hal:
     server = serve(active)
     file = tmp_path / "policy.json"
     file.write_text(json.dumps({"queues": {"short": {}}}))
-    hal("policy", "apply", file)
+    hal("policy", "apply", file, "--yes")
     put = server.asked[1]
     assert (put.method, put.headers["if-match"], put.query["note"]) == ("PUT", '"4"', f"applied {file}")
     assert set(put.json["queues"]) == {"default", "short"}
     hal("policy", "rollback", "2", "--dry-run")
     put = [one for one in server.asked if one.method == "PUT"][-1]
     assert put.query == {"dry_run": "1", "note": "rolled back to version 2"}
+
+
+def test_a_file_that_removes_entries_is_not_applied_without_a_word(serve: Serve, hal: Hal, tmp_path: Path) -> None:
+    """It lacks the queue `idle`: without a terminal to ask at, nothing is done, and the error names it."""
+    server = serve(active)
+    file = tmp_path / "policy.json"
+    file.write_text(json.dumps({"queues": {"short": {}}}))
+    ran = hal("policy", "apply", file)
+    assert (ran.code, [one.method for one in server.asked]) == (2, ["GET"])
+    assert "policy.json would remove queues.idle, " in ran.err
+    assert "; add --yes to remove that" in ran.err
 
 
 def test_single_settings_are_operations_by_their_path(serve: Serve, hal: Hal) -> None:

@@ -9,13 +9,33 @@ import json
 import os
 import subprocess
 import sys
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from hal.cli.main import main
+from hal.core.interfaces.policy import GROUP, BucketView, ClusterView, JobView, PolicyInfo
+from hal.daemons.controller.startup import plugins
 from tests.daemons.twin.oracle import oracle_starts
+
+
+class NewestFirst:
+    """An order as a package may bring one."""
+
+    info = PolicyInfo(name="test-newest-first", interface="order/2")
+
+    def key(self, jobs: JobView, view: ClusterView) -> NDArray[np.int64]:
+        """The newest job has the smallest key."""
+        return -jobs.job
+
+    def offset(self, buckets: BucketView, view: ClusterView, now_ms: int) -> NDArray[np.int64]:
+        """None."""
+        return np.zeros(buckets.owner_id.shape[0], np.int64)
+
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -24,7 +44,7 @@ JOBS = ((0, 100, 3, 100, 1), (1, 50, 4, 50, 2), (2, 98, 1, 98, 1))
 FIGURES = (
     "policy", "clairvoyant", "jobs", "skipped", "mean_bounded_slowdown", "median_bounded_slowdown",
     "p95_bounded_slowdown", "max_bounded_slowdown", "mean_wait_s", "max_wait_s",
-    "utilization", "makespan_s", "replay_s",
+    "utilisation", "makespan_s", "replay_s",
 )  # fmt: skip
 
 
@@ -60,8 +80,37 @@ def test_json_has_one_object_for_each_policy_in_the_order_given(capsys: pytest.C
     assert (fcfs["mean_wait_s"], fcfs["max_wait_s"]) == (pytest.approx(247 / 3), 148)
     assert (easy["mean_wait_s"], easy["max_wait_s"]) == (33.0, 99)
     assert easy["mean_bounded_slowdown"] == pytest.approx((1 + 149 / 50 + 1) / 3)
-    assert easy["utilization"] == pytest.approx((300 + 200 + 98) / (4 * 150))
+    assert easy["utilisation"] == pytest.approx((300 + 200 + 98) / (4 * 150))
     assert (fcfs["makespan_s"], easy["makespan_s"]) == (248, 150)
+
+
+def test_shortest_first_is_an_order_of_its_own(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Three jobs behind one that fills the machine for 100 s: of 50, 30 and 10 s; shortest first they wait 140, 110 and
+    100 s after second 0, less what they came later."""
+    jobs = ((0, 100, 4, 100, 1), (1, 50, 4, 50, 1), (2, 30, 4, 30, 1), (3, 10, 4, 10, 1))
+    path = tmp_path / "order.swf"
+    path.write_text("; MaxProcs: 4\n" + "".join(job_line(number, job) for number, job in enumerate(jobs, 1)))
+    fcfs, sjf = figures(capsys, str(path), "--policy", "none", "--policy", "sjf")
+    assert sjf["decides"] == "order sjf, backfill easy"
+    assert sjf["mean_wait_s"] == (0 + 139 + 108 + 97) / 4
+    assert fcfs["mean_wait_s"] == (0 + 99 + 148 + 177) / 4
+
+
+def test_an_installed_policy_is_named_like_a_built_in_one(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An order of a package that takes the newest job first: of three that each need the whole machine the last one
+    waits least."""
+    jobs = ((0, 100, 4, 100, 1), (1, 50, 4, 50, 1), (2, 50, 4, 50, 1))
+    path = tmp_path / "order.swf"
+    path.write_text("; MaxProcs: 4\n" + "".join(job_line(number, job) for number, job in enumerate(jobs, 1)))
+    entry = EntryPoint("site-order", f"{__name__}:NewestFirst", GROUP)
+    monkeypatch.setattr(plugins, "entry_points", lambda group: [entry])
+    target = tmp_path / "j.csv"
+    _, mine = figures(capsys, str(path), "--policy", "easy,test-newest-first", "--out-jobs", str(target))
+    assert mine["decides"] == "order test-newest-first, backfill easy"
+    written = csv.DictReader(io.StringIO((tmp_path / "j-test-newest-first.csv").read_text()))
+    assert [int(row["start"]) for row in written] == [0, 150, 100]
 
 
 def test_by_user_adds_the_figures_of_each_user(capsys: pytest.CaptureFixture[str], log: str) -> None:
@@ -173,8 +222,7 @@ def test_starts_in_the_csv_are_those_of_the_oracle(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--policy", "sjf2"], "valid are fcfs, easy, easy-sjbf, conservative, and top-K with a number, such as top-2"),
-        (["--policy", "top-k"], "top-K with a number, such as top-2"),
+        (["--policy", "sjf2"], "valid are fcfs, none, easy, easy-sjbf, sjf, top-k, conservative, top-K with a number"),
         (["--policy", ",".join(f"top-{k}" for k in range(1, 22))], "21 policies; at most 20"),
         (["--policy", "top-0"], "unknown policy 'top-0'"),
         (["--policy", "top-1000000"], "unknown policy 'top-1000000'"),
@@ -254,6 +302,13 @@ def test_the_example_of_the_documentation_runs(tmp_path: Path) -> None:
     assert names == {"demo.swf.gz", "demo.svg", "nodes.json"} | tables
     (gangs,) = json.loads((tmp_path / "nodes.json").read_text())
     assert (gangs["jobs"], gangs["nodes"], gangs["cpus_per_node"]) == (600, 32, 8)
+
+
+def test_help_names_no_option_that_chooses_a_hal(capsys: pytest.CaptureFixture[str]) -> None:
+    """None is needed; `hal --home X simulate` works nevertheless."""
+    assert main(["simulate", "-h"]) == 0
+    out = capsys.readouterr().out
+    assert [name for name in ("--home", "--url", "--plain") if name in out] == []
 
 
 def test_help_loads_neither_numpy_nor_numba() -> None:

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -79,7 +80,7 @@ def test_delivered_shares_are_as_promised_after_ten_half_lives(
     assert all(party["waiting"] > 0 for party in parties.values())
     for name, target in (("one", 1 / 8), ("two", 2 / 8), ("five", 5 / 8)):
         assert parties[name]["delivered"] == pytest.approx(target, abs=0.02), name
-    assert run["utilization"] == pytest.approx(1.0)
+    assert run["utilisation"] == pytest.approx(1.0)
 
 
 def test_two_files_are_compared_side_by_side(capsys: pytest.CaptureFixture[str], tmp_path: Path, pairs: str) -> None:
@@ -94,6 +95,31 @@ def test_two_files_are_compared_side_by_side(capsys: pytest.CaptureFixture[str],
     assert [run["started"] for run in (before, after)] == [12, 12]
 
 
+def test_a_file_and_built_in_policies_are_compared_under_one_roof(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, pairs: str
+) -> None:
+    """The file lets one job run at once; built-in policies limit nobody, and say how they decide."""
+    limited = write_config(tmp_path, '[accounts.heavy]\n[accounts.g2]\n[limits.x]\nqueue = "default"\nrunning = 1\n')
+    fcfs, site, none = figures(capsys, pairs, "--queue", "default", "--policy", "fcfs", "--policy", f"{limited},none")
+    assert [one["policy"] for one in (fcfs, site, none)] == ["fcfs", "hal", "none"]
+    assert fcfs["decides"] == "order fcfs, backfill none"
+    assert site["decides"] == "order priority, backfill easy"
+    assert fcfs["mean_wait_s"] == none["mean_wait_s"] < site["mean_wait_s"]
+    bare, _ = figures(capsys, pairs, "--policy", "fcfs,easy")
+    assert bare["mean_wait_s"] == fcfs["mean_wait_s"]
+
+
+def test_a_file_called_like_a_built_in_policy_goes_by_its_whole_name(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, pairs: str
+) -> None:
+    """So that no table or file of jobs takes one for the other."""
+    path = write_config(tmp_path, "", "easy.toml")
+    names = ("--queue", "default", "--policy", f"easy,{path}", "--out-jobs", str(tmp_path / "j.csv"))
+    ran = figures(capsys, pairs, *names)
+    assert [one["policy"] for one in ran] == ["easy", path]
+    assert len(list(tmp_path.glob("j-*.csv"))) == 2
+
+
 def test_the_tables_show_accounts_below_one_another(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, pairs: str
 ) -> None:
@@ -103,7 +129,7 @@ def test_the_tables_show_accounts_below_one_another(
     out, err = capsys.readouterr()
     assert "delivered" in out
     assert [line.split()[:2] for line in out.splitlines() if "heavy" in line] == [["heavy", "today"]]
-    assert sum("tomorrow" in line for line in out.splitlines()) == 1 + 2 + 2
+    assert sum("tomorrow" in line for line in out.splitlines()) == 1 + 1 + 2 + 2
     assert "the log has 2 queues, and no --config has any" in err
 
 
@@ -128,8 +154,29 @@ def test_limits_hold_and_what_never_starts_is_said(capsys: pytest.CaptureFixture
     lines = [job_line(1, 0, 10, 2), job_line(2, 0, 10, 1), job_line(3, 0, 10, 3), job_line(4, 1, 10, 1)]
     config = write_config(tmp_path, '[limits.half]\nuser = "*"\nresources = { cpu = 2 }\nrunning = 2\n')
     (run,) = figures(capsys, write_log(tmp_path, lines), "--config", config, "--check")
-    assert (run["started"], run["waiting"], run["waiting_reasons"]) == (3, 1, {"limit": 1})
+    assert (run["started"], run["refused"], run["refused_reasons"][0]["what"]) == (3, 1, "limit")
     assert run["makespan_s"] == 20
+
+
+BOTH = ["# both", '[limits.half]\nuser = "*"\nresources = { cpu = 2 }\n']
+
+
+def test_figures_over_different_jobs_are_marked(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Job 2 takes 3 processors, which one policy refuses: without it nobody waits there; with it, jobs 3 and 4 do."""
+    lines = [job_line(1, 0, 10, 1), job_line(2, 0, 10, 3), job_line(3, 0, 10, 1), job_line(4, 0, 10, 1)]
+    log = write_log(tmp_path, lines)
+    configs = [write_config(tmp_path, text, f"{name}.toml") for name, text in zip("ab", BOTH, strict=True)]
+    files = [part for file in configs for part in ("--config", file)]
+    today, change = figures(capsys, log, *files)
+    assert (today["mean_wait_s"], change["mean_wait_s"]) == (5.0, 10 / 3)
+    assert [run["started_elsewhere_only"] for run in (today, change)] == [0, 1]
+    assert [run["of_jobs_started_in_all"]["mean_wait_s"] for run in (today, change)] == [20 / 3, 10 / 3]
+    plot = tmp_path / "shares.svg"
+    assert main(["simulate", log, *files, "--plot", str(plot)]) == 0
+    out = capsys.readouterr().out
+    assert re.search(r"wait, mean +5s\* +3s\*", out)
+    assert "jobs that started elsewhere only, by policy: b 1. Compare the figures of the 3 jobs" in out
+    assert "1 jobs that started elsewhere did not" in plot.read_text()
 
 
 @pytest.mark.slow
@@ -196,7 +243,7 @@ def test_users_of_a_log_stay_together_when_they_are_dealt_out(
         ("", ("--accounts", "x=0"), "is not NAME=PART"),
         ("", ("--accounts", "0"), "from 1 to 10000 accounts"),
         ("", ("--until", "soon"), "--until"),
-        ("", ("--policy", "easy"), "cannot be combined"),
+        ("", ("--policy", "esay"), "unknown policy 'esay' (did you mean easy?)"),
         ("[engine]\norder = 'nice'\n", (), "no policy 'nice'"),
         ("[engine]\nadmit = ['nobody']\n", (), "no policy 'nobody'"),
         ("[limits.x]\nspeed = 1\n", (), "speed"),
@@ -272,4 +319,6 @@ def test_the_example_of_a_change_of_policy_runs(tmp_path: Path) -> None:
     today, change = json.loads((tmp_path / "change.json").read_text())
     waits = [{party["name"]: party["mean_wait_s"] for party in run["accounts"]} for run in (today, change)]
     assert waits[1]["biology"] < waits[0]["biology"]
+    assert "* over different jobs" in done.stdout
+    assert (change["refused"], change["started_elsewhere_only"], today["same_jobs"]) == (31, 31, False)
     assert (tmp_path / "shares.svg").stat().st_size > 0

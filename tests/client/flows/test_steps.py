@@ -176,14 +176,24 @@ def test_a_wait_with_a_limit_ends_exactly_at_it() -> None:
     ("check", "state", "fails"), [(True, "failed", True), (False, "failed", False), (True, "succeeded", False)]
 )
 def test_a_wait_checks_the_end_only_when_asked_to(check: bool, state: str, fails: bool) -> None:
-    """The error names state and exit code."""
+    """The error names state and exit code, has what failed, and how its stderr ends."""
     info = JobInfo(id="1", state=TaskState(state), exit_code=3, reason="no disk")
+    bad = TaskInfo(job="1", task=0, state=TaskState.FAILED, attempt=1)
+
+    def answer(call: Any) -> Any:
+        if call.request.path.endswith("/tasks"):
+            return Page((bad,))
+        if call.request.path.endswith("/logs"):
+            return LogPart(data=b"disk full\n", offset=0, size=10, ended=True)
+        return info
+
     steps = waited("1", None, check=check, clock=lambda: 0.0, seen=lambda info: None)
     if not fails:
-        assert waiting(steps, lambda call: info)[0] is info
+        assert waiting(steps, answer)[0] is info
         return
-    with pytest.raises(JobFailedError, match="job 1 failed with exit code 3: no disk"):
-        waiting(steps, lambda call: info)
+    with pytest.raises(JobFailedError, match="job 1 failed with exit code 3: no disk\n  disk full") as failed:
+        waiting(steps, answer)
+    assert (failed.value.job, failed.value.failed, failed.value.stderr) == ("1", (bad,), "disk full\n")
 
 
 def node(running: int, *, drain: bool = True) -> NodeInfo:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 
 import pytest
 
-from hal.client.addresses.address import Address
+from hal.client.addresses.address import Address, StartingError
 from hal.client.addresses.endpoints import Endpoint
-from hal.client.transport.backoff import FIRST_DELAY_S, LONGEST_TURN_S
+from hal.client.transport.backoff import FIRST_DELAY_S, LONGEST_DELAY_S, LONGEST_TURN_S
 from hal.client.transport.exchange import Answer, BrokenConnectionError, Request, lost_leader
 from hal.client.transport.retries import Tries
-from hal.client.transport.rotation import Rotation
+from hal.client.transport.rotation import STARTING_S, Rotation
 from hal.core.model.errors import UnreachableError
 
 A, B = Endpoint("a", 1), Endpoint("b", 1)
@@ -111,3 +112,19 @@ def test_an_answer_that_does_not_come_names_the_request_and_the_time() -> None:
     one, _ = tries(Request("GET", "/v1/jobs/1/wait", repeatable=False, wait_s=25.0))
     with pytest.raises(UnreachableError, match=r"did not answer GET /v1/jobs/1/wait within 55 s"):
         one.after_break(A, BrokenConnectionError("slow", timed_out=True), 0.0)
+
+
+def test_a_controller_that_is_starting_is_waited_for() -> None:
+    """Whoever types a command while it restarts need not type it again; one that does not run is not waited for."""
+    address = Address(socket_path="/there")
+
+    def one() -> Tries:
+        return Tries(WRITE, address, Rotation(()), answered=False, reconnect_s=20.0)
+
+    starting, now_s = one(), 0.0
+    with contextlib.suppress(StartingError):
+        while True:
+            now_s += starting.after_unreachable(None, StartingError("loading its jobs"), now_s)
+    assert STARTING_S - LONGEST_DELAY_S <= now_s <= STARTING_S
+    with pytest.raises(UnreachableError):
+        one().after_unreachable(None, UnreachableError("not running"), 0.0)

@@ -88,11 +88,11 @@ def runs_of(state: State, jobs: Sequence[Before], leave: Callable[[str], tuple[s
     return runs
 
 
-def ask(scheduler: Scheduler, request: Amounts, gang: int, owner: OwnerSpec, now: int) -> None:
+def ask(scheduler: Scheduler, request: Amounts, gang: int, owner: OwnerSpec, now: int, within: str = "") -> None:
     """`ASKER` comes, before all others in rank, and is scheduled."""
     rows = submit_rows(1)
     rows["job"], rows["submit_ms"], rows["priority"], rows["walltime_ms"] = ASKER, now, 100, 50
-    scheduler.feed(JobsSubmitted(rows, (ClassSpec(request, gang),), (owner,)))
+    scheduler.feed(JobsSubmitted(rows, (ClassSpec(request, gang, within=within),), (owner,)))
     scheduler.run(now)
     check_invariants(scheduler.state)
 

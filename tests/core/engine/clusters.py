@@ -45,6 +45,8 @@ def job(
     gang: int = 1,
     constraints: tuple[Requirement, ...] = (),
     account: str = "",
+    user: str = "",
+    qos: str = "",
     **columns: Any,
 ) -> JobsSubmitted:
     """One job."""
@@ -52,7 +54,9 @@ def job(
     rows["job"] = number
     for name, value in columns.items():
         rows[name] = value
-    return JobsSubmitted(rows, (ClassSpec({"cpu": cpu}, gang, constraints),), (OwnerSpec(account=account),))
+    return JobsSubmitted(
+        rows, (ClassSpec({"cpu": cpu}, gang, constraints),), (OwnerSpec(account=account, user=user, qos=qos),)
+    )
 
 
 def ended(*jobs: int) -> AttemptsEnded:

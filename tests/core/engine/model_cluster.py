@@ -6,6 +6,7 @@ same events, and checks each plan against first principles. It decides nothing: 
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 
 INF = 1 << 60
@@ -19,6 +20,7 @@ class Node:
     labels: dict[str, str]
     up: bool = True
     gone: bool = False
+    domains: tuple[str, ...] = ()
 
 
 @dataclass
@@ -38,6 +40,7 @@ class Task:
     state: str = "pending"
     nodes: tuple[str, ...] = ()
     start_ms: int = -1
+    within: str = ""
 
 
 @dataclass
@@ -46,6 +49,7 @@ class Cluster:
 
     nodes: dict[str, Node] = field(default_factory=dict)
     tasks: dict[tuple[int, int], Task] = field(default_factory=dict)
+    levels: tuple[str, ...] = ()
 
     def running(self) -> list[Task]:
         return [t for t in self.tasks.values() if t.state == "running"]
@@ -69,7 +73,20 @@ class Cluster:
     def may_host(self, task: Task, name: str) -> bool:
         """The node is up and its labels satisfy the task, whatever is free."""
         node = self.nodes[name]
-        return node.up and not node.gone and all(c.holds(node.labels) for c in task.constraints)
+        inside = not task.within or self.domain(name, task.within) is not None
+        return inside and node.up and not node.gone and all(c.holds(node.labels) for c in task.constraints)
+
+    def domain(self, name: str, level: str) -> tuple[str, ...] | None:
+        """The domain of a level that a node is in."""
+        domains = self.nodes[name].domains
+        at = self.levels.index(level) if level in self.levels else -1
+        return domains[: at + 1] if 0 <= at < len(domains) and domains[at] else None
+
+    def together(self, task: Task, names: list[str]) -> int:
+        """How many of these nodes a task may use: of one domain, where it asks for that."""
+        if not task.within:
+            return len(names)
+        return max(Counter(self.domain(name, task.within) for name in names).values(), default=0)
 
     def start(self, job: int, task: int, attempt: int, names: tuple[str, ...], now: int) -> None:
         """Check one start of a plan against first principles, then let it hold its resources."""
@@ -81,6 +98,7 @@ class Cluster:
         assert t.eligible_ms <= now, f"{job}.{task} is not eligible before {t.eligible_ms}, now {now}"
         assert len(names) == t.gang, f"{job}.{task} needs {t.gang} nodes and got {names}"
         assert len(set(names)) == len(names), f"{job}.{task} got a node twice: {names}"
+        assert self.together(t, list(names)) == len(names), f"{job}.{task} is not in one {t.within}: {names}"
         for name in names:
             assert self.may_host(t, name), f"{job}.{task} may not run on {name}"
             free = self.free(name)
@@ -103,14 +121,15 @@ class Cluster:
 
     def possible(self, task: Task) -> bool:
         """Enough up nodes would fit it if they were empty."""
-        fits = 0
-        for name, node in self.nodes.items():
-            if self.may_host(task, name) and all(node.capacity.get(r, 0) >= n for r, n in task.request.items()):
-                fits += 1
-        return fits >= task.gang
+        fits = [
+            name
+            for name, node in self.nodes.items()
+            if self.may_host(task, name) and all(node.capacity.get(r, 0) >= n for r, n in task.request.items())
+        ]
+        return self.together(task, fits) >= task.gang
 
     def _fitting(self, task: Task, instant: int, now: int) -> int:
-        count = 0
+        fits = []
         for name, node in self.nodes.items():
             if not self.may_host(task, name):
                 continue
@@ -121,5 +140,5 @@ class Cluster:
                     for r, n in t.request.items():
                         free[r] = free.get(r, 0) - n
             if all(free.get(r, 0) >= n for r, n in task.request.items()):
-                count += 1
-        return count
+                fits.append(name)
+        return self.together(task, fits)

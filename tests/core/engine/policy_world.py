@@ -2,8 +2,9 @@
 
 A script is a list of happenings; each draws what it needs from a seed of its own and from what there is, so any part
 of a script is a script (`shrink` uses that). The world keeps its own books in plain Python and judges what engines do:
-no node and no licence is held twice, no limit of a job meets a booking, several engines decide alike, each comes to an
-end at every instant, asks for few wake-ups while nothing happens, and leaves nothing pending that could start.
+no node and no licence is held twice, no limit of a job meets a booking, no limit of a user is exceeded, engines know
+who waits and runs where, several engines decide alike, each comes to an end at every instant, asks for few wake-ups
+while nothing happens, none of them too late, and leaves nothing pending that could start.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Any, Final
 import numpy as np
 from msgspec.structs import replace
 
-from hal.core.engine import State, new_state
+from hal.core.engine import State, cycle, new_state
 from hal.core.engine.checks.invariants import check_invariants
 from hal.core.engine.classes import ClassSpec, Match, OwnerSpec, Requirement
 from hal.core.engine.config import Backfill, EngineConfig
@@ -48,7 +49,7 @@ from hal.core.engine.events import (
 from hal.core.engine.plan import START, Plan
 from hal.core.engine.scheduler import MOST_IDLE, Scheduler, Step
 from hal.core.engine.tables.bookings import BookingSpec
-from hal.core.engine.views import reservations, reserved_rows, rows_of_run, running
+from hal.core.engine.views import pending, reservations, reserved_rows, rows_of_run, running
 from hal.core.kernels.structures import layout as L
 from hal.core.model import Duration
 from hal.core.model.policy import (
@@ -111,6 +112,8 @@ class Task:
     start_ms: int = 0
     nodes: tuple[str, ...] = ()
     suspended: bool = False
+    since_ms: int = 0
+    """Suspended since."""
     leaves_ms: int = INF
 
 
@@ -290,7 +293,9 @@ class PolicyWorld:
                 break
         for one in self.engines:
             check_invariants(one.state)
+        self.judge_books()
         self.judge_liveness()
+        self.judge_wake()
         return decided
 
     def take_decisions(self) -> int:
@@ -333,15 +338,17 @@ class PolicyWorld:
                 self.judge_node(name)
                 self.judge_bookings(task, name)
             self.judge_licences()
+            self.judge_limits(task)
             return
         assert task.state == "running", f"{job}.{number} is {task.state}: {what}"
         assert task.attempt == attempt
         if what == "resume":
             task.suspended = False
+            task.start_ms += self.now - task.since_ms  # what it stood still is no part of its time
             for name in task.nodes:
                 self.judge_node(name)
         elif how[0] == L.MODE_SUSPEND:
-            task.suspended = True
+            task.suspended, task.since_ms = True, self.now
         else:
             task.leaves_ms = self.now + how[1]
 
@@ -369,6 +376,64 @@ class PolicyWorld:
         policy = self.config.policy
         total = {} if policy is None else policy.licences
         assert all(amount <= total.get(name, 0) for name, amount in used.items()), f"licences: {used} of {total}"
+
+    def judge_limits(self, started: Task) -> None:
+        """No user runs more tasks than each may, and a cohort holds no more than its limits have together."""
+        policy = self.config.policy
+        limits = {} if policy is None else policy.limits
+        if "each" in limits and started.owner.user:
+            mine = [task for task in self.running() if task.owner.user == started.owner.user]
+            assert len(mine) <= (limits["each"].running or 0), f"{started.owner.user} runs {len(mine)} tasks"
+        cohort = [limit for limit in limits.values() if limit.cohort]
+        if started.owner.account in {limit.account for limit in cohort}:
+            lent = sum((limit.resources or {})["cpu"] for limit in cohort)
+            held = [task for task in self.running() if task.owner.account in {limit.account for limit in cohort}]
+            used = sum(task.kind.request["cpu"] * task.kind.nodes for task in held)
+            assert used <= lent, f"a cohort of {lent} cpus holds {used}"
+
+    def judge_books(self) -> None:
+        """Who waits and who runs where is what happened, and what was decided."""
+        waiting = {
+            (task.job, task.task): (task.attempt, task.held, max(task.eligible_ms, self.now))
+            for task in self.tasks.values()
+            if task.state == "pending"
+        }
+        running_on = {(task.job, task.task): (task.attempt, task.start_ms, task.nodes) for task in self.running()}
+        for one in self.engines:
+            state = one.state
+            there = {
+                (int(entry["job"]), int(entry["first_task"]) + k): (
+                    int(entry["attempt"]), bool(entry["held"]), max(int(entry["eligible_ms"]), self.now)
+                )
+                for entry in pending(state)
+                for k in range(int(entry["tasks"]))
+            }  # fmt: skip
+            claims = {(int(run["job"]), int(run["task"])) for run in running(state) if int(run["state"]) == L.RUN_CLAIM}
+            left = {task: known for task, known in waiting.items() if task not in claims}
+            assert there == left, f"{one.name} has {there} waiting instead of {left}"
+            on = {
+                (int(run["job"]), int(run["task"])): (
+                    int(run["attempt"]), int(run["start_ms"]),
+                    tuple(state.nodes.names[row] for row in rows_of_run(state, int(run["run"]))),
+                )
+                for run in running(state)
+                if int(run["state"]) != L.RUN_CLAIM
+            }  # fmt: skip
+            assert on == running_on, f"{one.name} has {on} running instead of {running_on}"
+
+    def judge_wake(self) -> None:
+        """Before it asks to be called again, an engine that nothing happens to would start nothing.
+
+        Where an attempt outlives its plan what waits is planned behind it anew at each look, and may come to fit.
+        """
+        one = self.engines[0]
+        if one.step.more or one.step.rests or one.step.wake_ms >= INF:
+            return
+        if any(int(run["end_ms"]) < one.step.wake_ms for run in running(one.state)):
+            return
+        with alarm():
+            plan = cycle(one.state, one.step.wake_ms - 1)
+        assert not len(plan.starts), f"woken at {one.step.wake_ms}, and could start {plan.starts} before"
 
     def judge_bookings(self, task: Task, name: str) -> None:
         """A walltime meets no booking of the node but its own."""
@@ -658,6 +723,7 @@ class PolicyWorld:
             block = np.zeros(1, START)
             block["job"], block["task"], block["attempt"], block["entry"] = task.job, task.task, task.attempt, -1
             self.feed(StartsRefused(block))
+            task.held = any(other.held for other in self._pending_of(task.job))  # what was asked of its job meanwhile
             task.state, task.nodes = "pending", ()
 
 

@@ -97,12 +97,12 @@ def could_start_beside(cluster: Cluster, task: Task, promised: list[Promised], n
     """Enough nodes have room for all of a task's planned time, from now on, beside all that runs and is promised."""
     until = min(now + task.planned_ms, INF)
     instants = {now} | {one.start_ms for one in promised if now < one.start_ms < until}
-    fits = 0
+    fits = []
     for name in cluster.nodes:
         if cluster.may_host(task, name):
             lacking = any(_lacking(cluster, task, name, promised, instant, now) for instant in instants)
-            fits += not lacking
-    return fits >= task.gang
+            fits += [] if lacking else [name]
+    return cluster.together(task, fits) >= task.gang
 
 
 def _lacking(
@@ -125,6 +125,7 @@ def _can_be_kept(cluster: Cluster, promised: list[Promised], now: int, backfill:
     for one in promised:
         assert one.start_ms > now, f"{one.task.job}.{one.task.task} was promised {one.start_ms}, which is not later"
         assert len(set(one.nodes)) == one.task.gang
+        assert cluster.together(one.task, one.nodes) == one.task.gang, f"{one.task.job} is promised {one.nodes}"
         instants = {one.start_ms}
         others: list[Promised] = []
         if backfill in (Backfill.CONSERVATIVE, Backfill.TOP_K):

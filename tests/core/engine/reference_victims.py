@@ -5,6 +5,7 @@ It shares nothing with the kernels but the definitions: what a victim gives back
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import combinations
@@ -47,6 +48,8 @@ class Scene:
     going: set[int] = field(default_factory=set)
     prices: dict[int, float] | None = None
     """By job, what a plugin says instead of `lost`."""
+    racks: dict[str, str] | None = None
+    """Where the gang must be in one rack: the rack of each node, '' = it is in none."""
 
     def candidates(self) -> list[Running]:
         """Whom the waiting gang may take."""
@@ -82,12 +85,13 @@ class Scene:
         return elapsed * weight * len(run.nodes)
 
     def fitting(self, gone: Iterable[Running], *, until_ms: int | None = None) -> int:
-        """On how many nodes the request fits when these have left, and those that leave by themselves anyway.
+        """On how many nodes, of one rack if need be, the request fits when these have left, and those that leave by
+        themselves anyway.
 
         until_ms: instead of them, whatever ends by then by its plan.
         """
         leaving = {run.job: run for run in gone}
-        count = 0
+        count: Counter[str] = Counter({"": 0})
         for name, capacity in self.capacity.items():
             free = dict(capacity)
             for run in self.running:
@@ -99,8 +103,11 @@ class Scene:
                 back = dict(run.request) if by_itself else leaving[run.job].gives() if run.job in leaving else {}
                 for resource, amount in back.items():
                     free[resource] = free.get(resource, 0) + amount
-            count += all(free.get(resource, 0) >= amount for resource, amount in self.request.items())
-        return count
+            rack = "anywhere" if self.racks is None else self.racks[name]
+            count[rack] += (
+                all(free.get(resource, 0) >= amount for resource, amount in self.request.items()) and rack != ""
+            )
+        return max(count.values())
 
     def enough(self, gone: Iterable[Running]) -> bool:
         """Whether the gang fits then."""

@@ -9,6 +9,7 @@ from hal.core.engine import cycle
 from hal.core.engine.checks.invariants import check_invariants
 from hal.core.engine.classes import Match, Requirement
 from hal.core.engine.config import Backfill, EngineConfig
+from hal.core.engine.errors import EngineError
 from hal.core.engine.events import END, AttemptsEnded, Health, NodesChanged, NodeSpec
 from hal.core.engine.why.explain import explain
 from hal.core.model import Constraint, Operator
@@ -113,6 +114,47 @@ def test_a_smaller_node_may_owe_more_than_it_has() -> None:
     scheduler.run(3)
     check_invariants(state)
     assert sorted(places(state)) == [3]
+
+
+@pytest.mark.parametrize("backfill", list(Backfill))
+def test_what_a_node_withholds_nobody_gets(backfill: Backfill) -> None:
+    """Of 4 cpu 1 is withheld: a job of 4 waits, is not impossible, and starts when nothing is withheld any more."""
+    state, _sink, scheduler = engine(EngineConfig(backfill=backfill), NodeSpec("a", {"cpu": 4}, withheld={"cpu": 1}))
+    scheduler.feed(job(1, 4))
+    scheduler.run(0)
+    check_invariants(state)
+    assert (places(state), explain(state, 1, 0).reason) == ({}, Reason.RESOURCES)
+    scheduler.feed(NodesChanged((A,)))
+    scheduler.run(1)
+    check_invariants(state)
+    assert places(state) == {1: ["a"]}
+
+
+@pytest.mark.parametrize("backfill", list(Backfill))
+def test_a_node_may_withhold_less_than_nothing(backfill: Backfill) -> None:
+    """Two jobs of 3 on 4 cpu: what the first one takes is given back by the event, and again when it leaves."""
+    state, _sink, scheduler = engine(EngineConfig(backfill=backfill), A)
+    for number in (1, 2):
+        scheduler.feed(job(number, 3))
+    scheduler.run(0)
+    assert places(state) == {1: ["a"]}
+    scheduler.feed(NodesChanged((NodeSpec("a", {"cpu": 4}, withheld={"cpu": -3}),)))
+    scheduler.run(1)
+    check_invariants(state)
+    assert places(state) == {1: ["a"], 2: ["a"]}
+    scheduler.feed(NodesChanged(removed=("a",)))
+    check_invariants(state)
+    scheduler.feed(ended(1, 2))
+    scheduler.feed(NodesChanged((B,)))
+    check_invariants(state)
+    assert state.nodes.free[state.node_index("b")].tolist() == [4]
+
+
+def test_a_node_withholds_only_what_it_has() -> None:
+    """Anything else is an error, and changes nothing."""
+    _state, _sink, scheduler = engine(EngineConfig(), A)
+    with pytest.raises(EngineError, match="withholds 1 of 'gpu'"):
+        scheduler.feed(NodesChanged((NodeSpec("a", {"cpu": 4}, withheld={"gpu": 1}),)))
 
 
 @pytest.mark.parametrize("health", [Health.CORDONED, Health.DRAINING, Health.DOWN])

@@ -59,13 +59,23 @@ def leave(quality: str) -> tuple[str, int]:
 
 
 def prepare(
-    nodes: list[Amounts], before: list[Before], pause: int, backfill: Backfill, preempt: str
+    nodes: list[Amounts],
+    before: list[Before],
+    pause: int,
+    backfill: Backfill,
+    preempt: str,
+    racks: list[str] | None = None,
 ) -> tuple[State, Starts, Scheduler, int]:
     """An engine of these nodes and `QOS` that is busy, and the time."""
     config = EngineConfig(
-        policy=Policy(qos=QOS), min_run_ms=MIN_RUN_MS, backfill=backfill, preempt_every_ms=1, preempt=preempt
-    )
-    state, sink, scheduler = engine(config, *(NodeSpec(f"n{number}", amounts) for number, amounts in enumerate(nodes)))
+        policy=Policy(qos=QOS), min_run_ms=MIN_RUN_MS, backfill=backfill, preempt_every_ms=1, preempt=preempt,
+        levels=() if racks is None else ("rack",),
+    )  # fmt: skip
+    specs = [
+        NodeSpec(f"n{number}", amounts, domains=() if racks is None else (racks[number],))
+        for number, amounts in enumerate(nodes)
+    ]
+    state, sink, scheduler = engine(config, *specs)
     return state, sink, scheduler, play(scheduler, before, pause)
 
 
@@ -74,16 +84,17 @@ def prepare(
     nodes=NODES, before=WORK, cpu=st.integers(1, 5), memory=st.integers(0, 4), gang=st.integers(1, 3),
     pause=st.integers(0, 120), backfill=st.sampled_from([Backfill.EASY, Backfill.CONSERVATIVE, Backfill.NONE]),
     prices=st.none() | st.lists(st.sampled_from([0.0, 1.0, 2.5, 3.0, 7.0, np.inf]), min_size=7, max_size=7),
+    racks=st.none() | st.lists(st.sampled_from(["a", "a", "b", ""]), min_size=4, max_size=4),
 )  # fmt: skip
 def test_safety_victims_are_lawful_needed_and_found_where_there_are_any(
     nodes: list[Amounts], before: list[Before], cpu: int, memory: int, gang: int, pause: int, backfill: Backfill,
-    prices: list[float] | None,
+    prices: list[float] | None, racks: list[str] | None,
 ) -> None:  # fmt: skip
     """Against every set of victims that there is, by HAL's own prices and a plugin's. What is freed then goes to whom
     it was freed for."""
     LISTED.prices = tuple(prices or ())
     preempt = LEAST_LOST if prices is None else "test-listed"
-    state, sink, scheduler, now = prepare(nodes, before, pause, backfill, preempt)
+    state, sink, scheduler, now = prepare(nodes, before, pause, backfill, preempt, racks)
     request = {"cpu": cpu, "memory": memory}
     scene = Scene(
         now,
@@ -94,9 +105,10 @@ def test_safety_victims_are_lawful_needed_and_found_where_there_are_any(
         {"low", "spot", "idle"},
         MIN_RUN_MS,
     )
+    scene.racks = None if racks is None else {f"n{number}": racks[number] for number in range(len(nodes))}
     scene.prices = None if prices is None else {number + 1: price for number, price in enumerate(prices)}
     sink.plans.clear()
-    ask(scheduler, request, gang, OwnerSpec(qos="urgent"), now)
+    ask(scheduler, request, gang, OwnerSpec(qos="urgent"), now, "" if racks is None else "rack")
     moves = [move for plan in sink.plans for move in plan.preemptions]
     by_job = {run.job: run for run in scene.running}
     victims = [by_job[int(move["job"])] for move in moves]

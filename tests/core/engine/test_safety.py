@@ -71,6 +71,8 @@ CAPACITIES = [
     {"cpu": 2000, "memory": 8},
 ]
 LABELS = [{"rack": "a"}, {"rack": "b", "ssd": "yes"}, {}]
+LEVELS = ("zone", "rack")
+DOMAINS = [("z1", "r1"), ("z1", "r1"), ("z1", "r2"), ("z2", "r1"), ("", "r1"), ("z2",), ()]
 WALLTIMES = [1, 2, 3, 5, 10, 40, None]
 JOBS = st.fixed_dictionaries(
     {
@@ -84,6 +86,7 @@ JOBS = st.fixed_dictionaries(
         "delay": st.sampled_from([0, 0, 0, 0, 3, None]),
         "held": st.sampled_from([False, False, False, False, True]),
         "account": st.sampled_from(["x", "y"]),
+        "within": st.sampled_from(["", "", "zone", "rack", "rack", "row"]),
     }
 )
 
@@ -108,6 +111,7 @@ class EngineSafety(RuleBasedStateMachine):
         placement=st.sampled_from(["first-fit", "best-fit"]),
         slice_work=st.integers(1, 60),
         count=st.integers(1, 5),
+        levels=st.sampled_from([(), LEVELS, LEVELS]),
         data=st.data(),
     )
     def begin(
@@ -118,8 +122,10 @@ class EngineSafety(RuleBasedStateMachine):
         placement: str,
         slice_work: int,
         count: int,
+        levels: tuple[str, ...],
         data: Any,
     ) -> None:
+        self.judge.levels = levels
         self.slice_work = slice_work
         self.max_reservations = max_reservations
         configs = self.configs(backfill, order, placement)
@@ -127,7 +133,10 @@ class EngineSafety(RuleBasedStateMachine):
         self.states = {name: new_state(config) for name, config in configs.items()}
         self.promises = {name: PromiseJudge() for name in configs}
         for number in range(count):
-            self.node_joins(f"n{number}", data.draw(st.sampled_from(CAPACITIES)), data.draw(st.sampled_from(LABELS)))
+            self.node_joins(
+                f"n{number}",
+                *(data.draw(st.sampled_from(some)) for some in (CAPACITIES, LABELS, DOMAINS)),
+            )
 
     def configs(self, backfill: Backfill, order: str, placement: str) -> dict[str, EngineConfig]:
         """The same policy for each of the engines."""
@@ -136,6 +145,7 @@ class EngineSafety(RuleBasedStateMachine):
             "order": order,
             "placement": placement,
             "max_reservations": self.max_reservations,
+            "levels": self.judge.levels,
         }
         return {
             "as configured": EngineConfig(**common),
@@ -155,9 +165,9 @@ class EngineSafety(RuleBasedStateMachine):
         for judge in self.promises.values():
             judge.forget()
 
-    def node_joins(self, name: str, capacity: dict[str, int], labels: dict[str, str]) -> None:
-        self.happen(NodesChanged(nodes=(NodeSpec(name, dict(capacity), dict(labels)),)))
-        self.judge.nodes[name] = Node(dict(capacity), dict(labels))
+    def node_joins(self, name: str, capacity: dict[str, int], labels: dict[str, str], domains: tuple[str, ...]) -> None:
+        self.happen(NodesChanged(nodes=(NodeSpec(name, dict(capacity), dict(labels), domains=domains),)))
+        self.judge.nodes[name] = Node(dict(capacity), dict(labels), domains=domains)
         self.health[name] = Health.UP
 
     @rule(jobs=st.lists(JOBS, min_size=1, max_size=6), decide=st.booleans())
@@ -179,6 +189,7 @@ class EngineSafety(RuleBasedStateMachine):
         delay: int | None,
         held: bool,
         account: str,
+        within: str,
     ) -> None:
         rows = submit_rows(1)
         row = rows[0]
@@ -187,7 +198,7 @@ class EngineSafety(RuleBasedStateMachine):
         row["eligible_ms"] = INF if delay is None else self.now + delay * SECOND
         row["walltime_ms"] = INF if walltime is None else walltime * SECOND
         row["planned_ms"] = -1 if planned is None else planned * SECOND
-        kind = ClassSpec(dict(request), gang, constraints)
+        kind = ClassSpec(dict(request), gang, constraints, within=within)
         self.happen(JobsSubmitted(rows, (kind,), (OwnerSpec(account=account),)))
         for task in range(tasks):
             self.judge.tasks[(self.next_job, task)] = Task(
@@ -201,6 +212,7 @@ class EngineSafety(RuleBasedStateMachine):
                 planned_ms=int(row["walltime_ms"]) if planned is None else planned * SECOND,
                 eligible_ms=int(row["eligible_ms"]),
                 held=held,
+                within=within,
             )
         self.next_job += 1
 
@@ -331,22 +343,28 @@ class EngineSafety(RuleBasedStateMachine):
         )
         self.next_job += 1
 
-    @rule(pick=st.integers(0, 9), health=st.sampled_from(list(Health)))
-    def node_changes(self, pick: int, health: Health) -> None:
+    @rule(
+        pick=st.integers(0, 9),
+        health=st.sampled_from(list(Health)),
+        domains=st.sampled_from([None, None, *DOMAINS]),
+    )
+    def node_changes(self, pick: int, health: Health, domains: tuple[str, ...] | None) -> None:
         names = list(self.judge.nodes)
         name = names[pick % len(names)]
         node = self.judge.nodes[name]
         if node.gone:
             return
         self.another_world()
-        self.happen(NodesChanged(nodes=(NodeSpec(name, dict(node.capacity), dict(node.labels), health),)))
+        node.domains = node.domains if domains is None else domains
+        spec = NodeSpec(name, dict(node.capacity), dict(node.labels), health, domains=node.domains)
+        self.happen(NodesChanged(nodes=(spec,)))
         node.up = health is Health.UP
         self.health[name] = health
 
     @precondition(lambda self: len(self.judge.nodes) < 8)
-    @rule(capacity=st.sampled_from(CAPACITIES), labels=st.sampled_from(LABELS))
-    def another_node(self, capacity: dict[str, int], labels: dict[str, str]) -> None:
-        self.node_joins(f"n{len(self.judge.nodes)}", capacity, labels)
+    @rule(capacity=st.sampled_from(CAPACITIES), labels=st.sampled_from(LABELS), domains=st.sampled_from(DOMAINS))
+    def another_node(self, capacity: dict[str, int], labels: dict[str, str], domains: tuple[str, ...]) -> None:
+        self.node_joins(f"n{len(self.judge.nodes)}", capacity, labels, domains)
 
     @precondition(lambda self: any(not node.gone for node in self.judge.nodes.values()))
     @rule(pick=st.integers(0, 9))

@@ -17,6 +17,7 @@ from hal.core.engine.events import (
     KEEP,
     AllocationsAdopted,
     AttemptsEnded,
+    BookingsChanged,
     ClockAdvanced,
     ConfigChanged,
     Health,
@@ -30,6 +31,8 @@ from hal.core.engine.events import (
     PlanAssumed,
     StartsRefused,
 )
+from hal.core.engine.tables.bookings import BookingSpec
+from tests.core.kernels.reference_topology import Choice, domain
 
 LONGEST_IN_KEY: Final = (1 << 43) - 1
 """Longer planned times are alike to the order `sjf`."""
@@ -49,12 +52,20 @@ class Node:
     row: int
     capacity: Amounts = field(default_factory=dict)
     labels: dict[str, str] = field(default_factory=dict)
+    domains: tuple[str, ...] = ()
+    levels: tuple[str, ...] = ()
     up: bool = True
     here: bool = True
 
     def admits(self, kind: ClassSpec) -> bool:
         """Whether work of this kind may start here, whatever is free."""
-        return self.up and self.here and all(part.holds(self.labels) for part in kind.constraints)
+        return self.up and self.here and self.is_within(kind) and all(p.holds(self.labels) for p in kind.constraints)
+
+    def is_within(self, kind: ClassSpec) -> bool:
+        """Whether it is in a domain of the level that the work names."""
+        if not kind.within:
+            return True
+        return kind.within in self.levels and domain(self.domains, self.levels.index(kind.within)) is not None
 
 
 @dataclass
@@ -124,6 +135,8 @@ class ReferenceState:
         self.waiting: dict[Task, Work] = {}
         self.running: dict[Task, Work] = {}
         self.promises: dict[Task, Promise] = {}
+        self.bookings: tuple[BookingSpec, ...] = ()
+        """All that have not ended, each of named nodes."""
         self.doubtful: set[int] = set()
         """Jobs whose promise the last event may have taken: it touched some tasks of theirs."""
 
@@ -145,9 +158,10 @@ class ReferenceState:
     def fits(self, kind: ClassSpec) -> tuple[int, int]:
         """On how many nodes such work fits now, and on how many it would if they were empty."""
         admitting = [node for node in self.nodes if node.admits(kind)]
-        now = sum(holds(self.free(node), kind.request) for node in admitting)
-        ever = sum(holds(node.capacity, kind.request) for node in admitting)
-        return now, ever
+        now = [node.row for node in admitting if holds(self.free(node), kind.request)]
+        ever = [node.row for node in admitting if holds(node.capacity, kind.request)]
+        choice = Choice(self.config.levels, self.nodes)
+        return choice.most(kind, now), choice.most(kind, ever)
 
     def rank(self, work: Work) -> tuple[int, ...]:
         """Who is first: priority, then planned time where the order asks, then the job's number."""
@@ -219,6 +233,9 @@ class ReferenceState:
             case ConfigChanged():
                 self.config = event.config
                 self.promises = {}
+            case BookingsChanged():
+                self.bookings = event.bookings
+                self.promises = {}
             case _:
                 raise AssertionError(f"no reference for {type(event).__name__}")
         # A node that left is forgotten with its last attempt.
@@ -256,11 +273,12 @@ class ReferenceState:
     def _nodes_changed(self, event: NodesChanged) -> None:
         for name in event.removed:
             node = self.node(name)
-            node.here, node.capacity, node.labels = False, {}, {}
+            node.here, node.capacity, node.labels, node.domains = False, {}, {}, ()
         for spec in event.nodes:
             there = [node for node in self.nodes if node.here and node.name == spec.name]
             node = there[0] if there else Node(spec.name, -1)
             node.capacity, node.labels = dict(spec.capacity), dict(spec.labels)
+            node.domains, node.levels = spec.domains, self.config.levels
             node.up = spec.health is Health.UP
             if not there:
                 self.nodes.append(node)

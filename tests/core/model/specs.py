@@ -9,13 +9,16 @@ from hal.core.model import (
     Constraint,
     Dependency,
     DependencyKind,
+    Dialect,
     Duration,
     Failed,
     GatePhase,
     GatePolicy,
+    Interactive,
     JobGate,
     JobSpec,
     LimitSignal,
+    OnHangup,
     OpenMode,
     Operator,
     Resources,
@@ -23,10 +26,14 @@ from hal.core.model import (
     check_spec,
     each_dependency,
 )
+from hal.core.model.array import MAX_ARRAY_INDEX, MAX_TASKS
+from hal.core.model.bundle import CollectWhen
 from hal.core.model.gate import LONGEST_DEADLINE_MS, SHORTEST_DEADLINE_MS, is_gate_name
-from hal.core.model.job import MAX_ARRAY_INDEX, MAX_COMMENT_CHARS, MAX_PRIORITY, MAX_TASKS, SIGNALS
+from hal.core.model.job import MAX_COMMENT_CHARS, MAX_PRIORITY, SIGNALS
+from hal.core.model.notification import Moment, Notification
 from hal.core.model.units import MAX_AMOUNT
 
+patterns = st.from_regex(r"[a-z*?]{1,20}(/[a-z*]{1,9})?", fullmatch=True)
 amounts = st.integers(0, MAX_AMOUNT) | st.integers(0, 10_000)
 durations = st.builds(Duration, st.integers(0, MAX_AMOUNT) | st.integers(0, 10_000_000))
 resource_names = st.sampled_from(["cpu", "memory", "gpu", "disk"]) | st.from_regex(
@@ -38,7 +45,7 @@ labels = st.from_regex(r"[A-Za-z0-9]([A-Za-z0-9_./-]{0,126}[A-Za-z0-9])?", fullm
 licence_names = st.from_regex(r"[A-Za-z0-9]([A-Za-z0-9_./-]{0,62}[A-Za-z0-9])?", fullmatch=True)
 texts = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=40)
 comments = st.text(st.characters(exclude_categories=["Cc", "Cs"]), max_size=MAX_COMMENT_CHARS)
-paths = st.from_regex(r"(/?[A-Za-z0-9 ._ü-]|%(%|[0-5]?[jAantNrux])){1,20}", fullmatch=True)
+paths = st.from_regex(r"(/?[A-Za-z0-9 ._ü-]|%(%|[0-5]?[jAaTntNrux])){1,20}", fullmatch=True)
 traceparents = st.from_regex(r"00-[0-9a-f]{31}[1-9a-f]-[0-9a-f]{15}[1-9a-f]-0[01]", fullmatch=True)
 env_names = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,20}", fullmatch=True)
 
@@ -60,6 +67,12 @@ def arrays(draw: st.DrawFn) -> ArrayRange:
     count = draw(st.integers(1, MAX_TASKS))
     step = draw(st.integers(1, MAX_ARRAY_INDEX // count))
     first = draw(st.integers(0, MAX_ARRAY_INDEX - (count - 1) * step))
+    how = draw(st.sampled_from(["plain", "plain", "gaps", "items"]))
+    if how == "gaps":
+        return ArrayRange.parse(sorted(draw(st.sets(st.integers(0, 40) | st.integers(0, MAX_ARRAY_INDEX), min_size=1))))
+    if how == "items":
+        items = draw(st.lists(texts.filter(bool), min_size=1, max_size=4))
+        return ArrayRange(len(items), 0, 1, draw(st.integers(0, 4)), items=tuple(items))
     return ArrayRange(count, first, step, draw(st.integers(0, MAX_TASKS)))
 
 
@@ -90,6 +103,13 @@ def gates(draw: st.DrawFn) -> tuple[JobGate, ...]:
     return tuple(draw(st.lists(gate, max_size=2, unique_by=lambda one: (one.name, one.phase))))
 
 
+notifications = st.builds(
+    Notification,
+    on=st.lists(st.sampled_from(Moment), min_size=1, unique=True).map(tuple),
+    to=st.sampled_from(("ann", "ann@example.org", "https://example.org/hook?token=1", "http://[::1]:8080")),
+    each_task=st.booleans(),
+)
+
 retries = st.builds(
     Retries,
     max=st.integers(0, 1_000),
@@ -110,6 +130,12 @@ def job_specs(draw: st.DrawFn) -> JobSpec:
         after = ()
     stdout = draw(st.just("") | paths)
     stderr = draw(st.just("") | paths)
+    nodes = draw(st.integers(1, 100_000))
+    first_node = draw(st.booleans())
+    alone = array is None and (nodes == 1 or first_node) and not (stdout or stderr)
+    interactive = draw(st.none() | st.sampled_from(Interactive)) if alone else None
+    ship = draw(st.just("") | st.from_regex(r"sha256:[0-9a-f]{64}", fullmatch=True))
+    collect = tuple(draw(st.lists(patterns, max_size=3, unique=True)))
     walltime = draw(st.none() | st.builds(Duration, st.integers(2, MAX_AMOUNT)))
     before = st.integers(0, (walltime or MAX_AMOUNT) - 1).map(Duration)
     spec = JobSpec(
@@ -124,19 +150,31 @@ def job_specs(draw: st.DrawFn) -> JobSpec:
         priority=draw(st.integers(-MAX_PRIORITY, MAX_PRIORITY)),
         command=(draw(texts.filter(bool)), *draw(st.lists(texts, max_size=4))) if by_command else (),
         script="" if by_command else "#!/bin/sh\n" + draw(texts),
+        arguments=() if by_command else tuple(draw(st.lists(texts, max_size=3))),
+        dialect=draw(st.sampled_from(Dialect)),
         array=array,
         request=draw(st.just(Resources({"cpu": 1000})) | resources),
-        nodes=draw(st.integers(1, 100_000)),
+        nodes=nodes,
+        first_node=first_node,
+        exclusive=draw(st.booleans()),
+        ranks_per_node=draw(st.integers(0, 256)) if nodes == 1 or first_node else 0,
+        within=draw(st.just("") | st.sampled_from(("rack", "switch-1", "dc/row"))),
         walltime=walltime,
         dependencies=after,
         on_dependency_failed=draw(st.none() | st.sampled_from(Failed)),
         begin_at_ms=draw(st.integers(0, MAX_AMOUNT)),
         hold=draw(st.booleans()),
+        wait_for_change=draw(st.booleans()),
         env=draw(st.dictionaries(env_names, texts, max_size=4)),
-        workdir=draw(st.just("") | texts.map("/".__add__)),
-        stdin=draw(st.just("") | paths),
+        workdir="" if ship or collect else draw(st.just("") | texts.map("/".__add__)),
+        ship=ship,
+        collect=collect,
+        collect_when=draw(st.sampled_from(CollectWhen)) if collect else CollectWhen.SUCCEEDED,
+        stdin=draw(st.just("") | paths) if interactive is None else "",
         stdout=stdout,
         stderr=stderr,
+        interactive=interactive,
+        on_hangup=draw(st.sampled_from(OnHangup)) if interactive else OnHangup.END,
         open_mode=draw(st.sampled_from(OpenMode)) if stdout or stderr else OpenMode.TRUNCATE,
         traceparent=draw(st.just("") | traceparents),
         retries=draw(st.just(Retries()) | retries),
@@ -145,6 +183,7 @@ def job_specs(draw: st.DrawFn) -> JobSpec:
         constraints=tuple(draw(st.lists(constraints(), max_size=3))),
         exclude=tuple(draw(st.lists(labels, max_size=3, unique=True))),
         gates=draw(gates()),
+        notify=tuple(draw(st.lists(notifications, max_size=3))),
         secrets=tuple(draw(st.lists(secret_names, max_size=3, unique=True))),
         signal=draw(st.none() | st.builds(LimitSignal, before, st.sampled_from(SIGNALS))),
     )

@@ -27,6 +27,8 @@ def test_what_is_known_of_a_node_is_a_label() -> None:
         "hal.arch": "x86_64",
         "hal.cpu": "amd-epyc-9654-96-core-processor",
         "hal.gpu": "nvidia-h200",
+        "hal.gpu.h200": "h200",
+        "hal.gpu.nvidia": "nvidia",
         "hal.sandbox": "bwrap",
         "hal.domain": "dc1/rack3",
         "hal.domain.1": "dc1",
@@ -38,6 +40,13 @@ def test_what_is_not_known_or_not_one_thing_has_no_label() -> None:
     """GPUs of two models are no single label."""
     gpus = (GpuFacts(index=0, model="A"), GpuFacts(index=1, model="B"))
     assert automatic_labels("n1", Facts(gpus=gpus)) == {"hal.node": "n1"}
+
+
+def test_words_that_all_gpus_have_are_labels() -> None:
+    """A job of type a100 runs on either; one of 80gb runs on neither."""
+    models = ("NVIDIA A100-SXM4-80GB", "NVIDIA A100-PCIE-40GB")
+    labels = automatic_labels("n1", Facts(gpus=tuple(GpuFacts(index=at, model=one) for at, one in enumerate(models))))
+    assert labels == {"hal.node": "n1", "hal.gpu.a100": "a100", "hal.gpu.nvidia": "nvidia"}
 
 
 @pytest.mark.parametrize(("text", "wanted"), [("", ""), ("/", ""), ("/dc1/rack3/", "dc1/rack3"), ("a", "a")])
@@ -71,3 +80,18 @@ def test_bad_labels_are_refused(labels: dict[str, str], match: str) -> None:
 def test_a_model_is_a_word() -> None:
     """Lower case, with dashes for all else."""
     assert label_word("Intel(R) Xeon(R) Gold 6338 CPU @ 2.00GHz") == "intel-r-xeon-r-gold-6338-cpu-2.00ghz"
+
+
+@pytest.mark.parametrize(
+    ("devices", "says"),
+    [
+        ((), "neither 'all' alone nor 'standard'"),
+        (("/dev/fuse",), "neither 'all' alone nor 'standard'"),
+        (("all", "standard"), "'all' with other words"),
+        (("standard", "fuse"), "'fuse' is no pattern of device files"),
+        (("standard", *(f"/dev/x{n}" for n in range(32))), "at most 32"),
+    ],
+)
+def test_devices_of_a_node_are_all_or_the_standard_ones_and_others(devices: tuple[str, ...], says: str) -> None:
+    with pytest.raises(SpecError, match=says):
+        check_node_section(NodeSection(devices=devices))

@@ -52,6 +52,13 @@ def test_safety_what_hal_prints_of_a_spec_is_accepted_as_input(spec: JobSpec) ->
     assert spec_from_plain(to_plain(spec)) == spec
 
 
+def test_one_core_that_was_written_is_told_from_none_that_was() -> None:
+    """The default of a queue is for jobs that say nothing; to everything else both ask for the same."""
+    said, silent = spec_from_plain(plain(request={"cpu": "1000m"})), spec_from_plain(plain())
+    assert said == silent
+    assert (to_json(said), to_json(silent)) == (b'{"command":["true"],"request":{"cpu":"1"}}', b'{"command":["true"]}')
+
+
 def test_equal_specs_have_equal_bytes_however_they_were_written() -> None:
     """Defaults written out, another order of variables, other units: one canonical form."""
     short = spec_from_plain(plain(env={"A": "1", "B": "2"}, walltime="1h30m"))
@@ -60,7 +67,6 @@ def test_equal_specs_have_equal_bytes_however_they_were_written() -> None:
             env={"B": 2, "A": 1},
             walltime=5400,
             queue="".join(["def", "ault"]),
-            request={"cpu": "1000m"},
             retries={"max": 0, "backoff": "1000ms", "factor": 2},
             nodes=1,
             hold=False,
@@ -128,7 +134,22 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     (plain(array="9-0"), "array: '9-0' has no task"),
     (plain(array="0-9:0"), "array: '0-9:0' has no task"),
     (plain(array="0-9%0"), "array: '0-9%0' lets 0 tasks run at once"),
-    (plain(array="1,3,5"), "array: '1,3,5' is not a range"),
+    (plain(array="1,3,x"), "array: 'x' is not a range"),
+    (plain(array="1,3,3-5"), "array: 3 and 3-5 overlap"),
+    (plain(array="1,,3"), "array: '1,,3' is not a range"),
+    (plain(array="1,3%x"), "array: '1,3%x' is not a range"),
+    (plain(array=[1, -3]), "array: -3 is not an index"),
+    (plain(array=[]), "array: 0 indices"),
+    (plain(array=f"1,{(1 << 53) + 1}"), "array: an index or step is above"),
+    (plain(array=",".join(str(2 * n) for n in range(100_001))), "array: more than 100,000 parts"),
+    (plain(array={"indices": "1,3", "first": 4}), "array: `indices` goes without `first`"),
+    (plain(array={"count": 2, "indices": [[0, "3,1"]]}), "array.indices: not as HAL writes them"),
+    (plain(array={"count": 3, "items": ["a"]}), "array: 1 items for 3 tasks"),
+    (plain(array={"items": []}), "array: there is no item"),
+    (plain(array={"items": ["a", ""]}), "array: item 1 is empty"),
+    (plain(array={"items": ["a\0"]}), "array: item 0 has a NUL character"),
+    (plain(array={"items": ["é" * 2_049]}), "array: item 0 is longer than 4096 bytes"),
+    (plain(array={"items": ["x" * 4_096] * 1_025}), "array: 1,025 items of 4,198,400 bytes"),
     (plain(array=10_000_001), "array: 10000001 tasks"),
     (plain(array="0-" + "9" * 5_000), "array: "),
     (plain(array=10**5_000), "array: "),
@@ -242,8 +263,10 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"script": "#!/bin/sh\n\udc80"}, "script: .* is not valid Unicode"),
     (plain(requst={"cpu": 1}), "unknown field 'requst'; did you mean 'request'?"),
     (plain(wall_time="1h"), "unknown field 'wall_time'; did you mean 'walltime'?"),
-    (plain(cpus=4), "unknown field 'cpus'"),
-    (plain(zzzzzz=4), "unknown field 'zzzzzz'; valid fields are account, array"),
+    (plain(cpus=4), "unknown field 'cpus'; in files and JSON it is 'request.cpu'"),
+    (plain(after=["1"]), "unknown field 'after'; in files and JSON it is 'dependencies'"),
+    (plain(begin="now"), "unknown field 'begin'; in files and JSON it is 'begin_at_ms'"),
+    (plain(zzzzzz=4), "unknown field 'zzzzzz'; valid fields are account, arguments, array"),
     (plain(**{"": 4}), "unknown field ''"),
     (plain(constraints=[{"lable": "a"}]), r"unknown field 'lable' in constraints\[0\]; did you mean 'label'?"),
     (plain(dependencies=[{"jop": "1"}]), r"unknown field 'jop' in dependencies\[0\]; did you mean 'job'?"),

@@ -10,7 +10,7 @@ from hal.core.model.path_patterns import LETTERS, check_path, expand_path, value
 from tests.core.model import specs
 
 OF_JOB = values_of_job(42, "ann", "fit/a%b")
-OF_STEP = values_of_step(7, 2, 3, "node-9")
+OF_STEP = values_of_step(4, 7, 2, 3, "node-9")
 
 
 @pytest.mark.parametrize(
@@ -20,6 +20,7 @@ OF_STEP = values_of_step(7, 2, 3, "node-9")
         ("job-%j.out", "job-42.out"),
         ("%A_%a.out", "42_7.out"),
         ("%05a", "00007"),
+        ("%03T", "004"),
         ("%5a", "00007"),
         ("%n%t", "33"),
         ("%N.%r", "node-9.2"),
@@ -38,7 +39,7 @@ def test_a_path_is_expanded_in_two_parts_as_at_once(text: str, path: str) -> Non
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("a%q", r"stdout: '%q' is not a pattern \(patterns are %j %A %a %n %t %N %r %u %x, and %05a pads"),
+        ("a%q", r"stdout: '%q' is not a pattern \(patterns are %j %A %a %T %n %t %N %r %u %x, and %05a pads"),
         ("%", "'%' is not a pattern"),
         ("%99a", "'%99a' is not a pattern"),
         ("%3%", "'%3%' is not a pattern"),

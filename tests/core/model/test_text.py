@@ -17,7 +17,7 @@ TOML = """
 name = "train"
 command = ["python", "train.py", "--lr", "0.1"]
 array = "0-9"
-walltime = "1:30"
+walltime = "1:30:00"
 begin_at_ms = 1700000000000
 constraints = ["gpu=a100|h100", "!slow"]
 dependencies = ["afterany:42", 7]
@@ -40,7 +40,7 @@ YAML = """
 name: train
 command: [python, train.py, --lr, "0.1"]
 array: 0-9
-walltime: 1:30
+walltime: 1:30:00
 begin_at_ms: 1700000000000
 constraints: [gpu=a100|h100, "!slow"]
 dependencies: [afterany:42, 7]
@@ -55,7 +55,7 @@ retries: &again
 """
 
 JSON = """
-{"name": "train", "command": ["python", "train.py", "--lr", "0.1"], "array": "0-9", "walltime": "1:30",
+{"name": "train", "command": ["python", "train.py", "--lr", "0.1"], "array": "0-9", "walltime": "1:30:00",
  "begin_at_ms": 1700000000000, "constraints": ["gpu=a100|h100", "!slow"], "dependencies": ["afterany:42", 7],
  "request": {"cpu": 4, "memory": "1.5GiB"}, "env": {"MODE": "on", "RATE": 0.5, "DEBUG": true},
  "retries": {"max": 3, "backoff": "2s"}}

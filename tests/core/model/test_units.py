@@ -22,7 +22,7 @@ from hal.core.model import (
     parse_task_ref,
     shown,
 )
-from hal.core.model.units import MAX_AMOUNT, format_wait
+from hal.core.model.units import MAX_AMOUNT, UNLIMITED, format_wait, limit_ms
 from tests.core.model.specs import amounts, durations, resource_names, resources
 
 
@@ -61,21 +61,28 @@ def test_safety_printed_resources_read_back_as_themselves(value: Resources) -> N
         ("250ms", 250),
         ("1w", 7 * 86_400_000),
         ("02:30:00", 9_000_000),
-        ("2:30", 9_000_000),
+        ("2:30", 150_000),
+        ("90:00", 5_400_000),
+        ("1-12", 36 * 3_600_000),
+        ("1-12:30", 36 * 3_600_000 + 1_800_000),
+        ("2 hours", 7_200_000),
+        ("90min", 5_400_000),
+        ("1day 2hrs", 26 * 3_600_000),
         ("1-12:00:00", 36 * 3_600_000),
         ("1D 2H", 26 * 3_600_000),
         (" 30s ", 30_000),
-        ("0.001", 1),
+        ("0.001s", 1),
+        ("unlimited", MAX_AMOUNT),
+        ("INFINITE", MAX_AMOUNT),
         (90, 90_000),
         (0.25, 250),
         (1e3, 1_000_000),
-        ("1e3", 1_000_000),
         (0, 0),
-        ("5", 5_000),
+        ("0", 0),
     ],
 )
 def test_a_duration_is_read_in_every_form_that_the_documents_name(text: object, ms: int) -> None:
-    """Numbers are seconds; H:MM and D-HH:MM:SS are clock times."""
+    """Numbers are seconds; clock times are those of Slurm: MM:SS, HH:MM:SS, and days in front of hours."""
     assert parse_duration(text) == ms
 
 
@@ -140,7 +147,8 @@ def test_what_is_not_a_duration_is_refused_with_the_field_named(text: object) ->
         (4096, 4096),
         (1e16, 10**16),
         (2.0, 2),
-        ("1e3", 1_000),
+        ("1.9GiB", 2_040_109_466),
+        ("0", 0),
         ("1E", None),
         ("1e", None),
     ],
@@ -152,6 +160,39 @@ def test_a_size_is_decimal_or_binary_as_its_unit_says(text: object, size: int | 
             parse_size(text)
     else:
         assert parse_size(text) == size
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("30", "did you mean 30s or 30m?"),
+        ("1.5", "did you mean 1.5s or 1.5m?"),
+        (" 1e3 ", "did you mean 1000s or 1000m?"),
+    ],
+)
+def test_text_without_a_unit_is_no_duration_and_both_readings_are_named(text: str, hint: str) -> None:
+    """30 are seconds to some schedulers and minutes to others; zero is the same to all."""
+    with pytest.raises(SpecError) as refused:
+        parse_duration(text, field="walltime")
+    assert (refused.value.message, refused.value.hint) == (f"walltime: '{text.strip()}' has no unit", hint)
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"), [("500", "did you mean 500MiB or 500B?"), ("1.5", "did you mean 1.5MiB or 1.5GiB?")]
+)
+def test_text_without_a_unit_is_no_size_and_both_readings_are_named(text: str, hint: str) -> None:
+    """Slurm's 500 are MiB, HAL's number 500 is bytes; there is no half a byte."""
+    with pytest.raises(SpecError) as refused:
+        Resources.parse({"memory": text})
+    assert (refused.value.message, refused.value.hint) == (f"request.memory: '{text}' has no unit", hint)
+
+
+@pytest.mark.parametrize(
+    ("walltime", "ms"), [(None, None), (UNLIMITED, None), (Duration(60_000), 60_000)], ids=["none", "unlimited", "1m"]
+)
+def test_an_unlimited_walltime_is_no_limit(walltime: Duration | None, ms: int | None) -> None:
+    """As if there were none, but for what the queue gives to jobs that name none."""
+    assert limit_ms(walltime) == ms
 
 
 @pytest.mark.parametrize(

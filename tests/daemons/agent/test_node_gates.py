@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TypeVar
 
 import pytest
+from msgspec.structs import replace
 
 from hal.core.model import StepId
 from hal.core.model.node_config import NodeSection
@@ -14,6 +15,7 @@ from hal.core.model.units import Duration
 from hal.daemons.agent.agent import Agent, AgentSettings
 from hal.daemons.agent.keeper.ports import KeeperConfig
 from hal.daemons.agent.node_gates import CONFIRM_MS
+from hal.daemons.agent.step_service import StreamPlaces
 from hal.runtime.interface import Connection, Runtime, UnixAddress
 from hal.runtime.line_budget import LINES
 from hal.runtime.script_end import ScriptEnd
@@ -39,6 +41,7 @@ from hal.wire.frames.agent_keeper import (
     StopReason,
     Stream,
     TemplateGate,
+    TemplateService,
 )
 from hal.wire.frames.controller_agent import Gates
 from hal.wire.frames.conversation import Frame
@@ -58,7 +61,13 @@ T = TypeVar("T")
 class Node:
     """A node with scripts, and its controller; scripts take so long, and end with that code, as the test says."""
 
-    def __init__(self, world: VirtualWorld, section: NodeSection | None = None, features: tuple[str, ...] = FEATURES):
+    def __init__(
+        self,
+        world: VirtualWorld,
+        section: NodeSection | None = None,
+        features: tuple[str, ...] = FEATURES,
+        streams: StreamPlaces | None = None,
+    ):
         self.world = world
         self.host = world.host("n1")
         self.machine = Machine(self.host)
@@ -90,6 +99,7 @@ class Node:
             paths = runtime.paths
             wire, socket = UnixAddress(paths.wire_socket()), UnixAddress(paths.keeper_socket("n1"))
             settings = AgentSettings("n1", wire, socket, [KEEPER], section=self._section, gate_notes=self.notes)
+            settings = settings._replace(streams=streams)
             return await Agent(runtime, settings).run()
 
         self.host.programs[KEEPER] = lambda argv: ("keeper-n1", keeper)
@@ -150,11 +160,17 @@ class Node:
         self._agent = None
 
     def start(
-        self, *steps: StepId, work: Work | None = None, gates: tuple[TemplateGate, ...] = (), credit_ms: int = 0
+        self,
+        *steps: StepId,
+        work: Work | None = None,
+        gates: tuple[TemplateGate, ...] = (),
+        credit_ms: int = 0,
+        service: TemplateService | None = None,
     ) -> None:
         env = {"HAL_JOB_NAME": "train", "HAL_QUEUE": "short", "HAL_CPUS": "2", "PATH": "/evil", "SECRET": "1"}
         command = tuple((work or Work(100)).command())
         template = StepTemplate(command=command, env=env, cpu_milli=2_000, user="ann", gates=gates)
+        template = replace(template, service=service)
         starts = tuple(StepStart(step, 0, "token", ("n1", "n2"), 30, 100, 0, credit_ms) for step in steps)
         self.send(Start(epoch=self.epoch, stamp_boot_ms=self._stamp, templates=(template,), steps=starts))
 

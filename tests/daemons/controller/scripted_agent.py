@@ -12,6 +12,7 @@ from hal.core.model import StepId, UnreachableError
 from hal.core.model.facts import Facts
 from hal.core.model.step_token import step_token
 from hal.runtime.interface import Address, Connection, Runtime
+from hal.wire.agree import STEP_FEATURES
 from hal.wire.frames.agent_keeper import (
     ExitCause,
     Exits,
@@ -32,7 +33,7 @@ from hal.wire.frames.agent_keeper import (
     Stop,
     Usage,
 )
-from hal.wire.frames.controller_agent import FailingCheck, Health, Secrets
+from hal.wire.frames.controller_agent import FailingCheck, Health, Readiness, Secrets, StepReadiness
 from hal.wire.frames.conversation import Frame
 from hal.wire.frames.hello import Goodbye, HeldStep, Hello, Welcome
 from hal.wire.roles import Role
@@ -52,15 +53,23 @@ class ScriptedAgent:
         boot_id: str = "boot1",
         running: dict[StepId, StepTemplate] | None = None,
         facts: Facts | None = None,
+        labels: dict[str, str] | None = None,
         features: tuple[str, ...] = (),
+        knows: tuple[str, ...] = STEP_FEATURES,
     ) -> None:
-        """running: what it already runs when it joins, as an agent before it did."""
+        """
+        Args:
+            running: what it already runs when it joins, as an agent before it did.
+            features: of the conversation.
+            knows: features of templates; an older keeper knows fewer.
+        """
         self._runtime = runtime
         self._address = address
         self.name = name
         self.boot_id = boot_id
         self.facts = facts or Facts()
-        self.features = features
+        self.labels = labels or {}
+        self.features = (*features, *knows)
         self.capacity = {"cpu": cpu_milli, "memory": 8 << 30} | ({"gpu": gpu_milli} if gpu_milli else {})
         self.running: dict[StepId, StepTemplate] = dict(running or {})
         self.exits: dict[StepId, StepExit] = {}
@@ -105,7 +114,7 @@ class ScriptedAgent:
             pid=1,
             epoch=self.seen_epoch,
             capacity=self.capacity,
-            labels={"node": self.name},
+            labels={"node": self.name, **self.labels},
             facts=self.facts,
             held=held,
         )
@@ -150,6 +159,11 @@ class ScriptedAgent:
     def says_health(self, *failing: str) -> None:
         """These checks of the node fail."""
         self._send(Health(failing=tuple(FailingCheck(name, f"{name} is bad", 5) for name in failing)))
+
+    def says_ready(self, *steps: StepId, ready: bool = True, ports: tuple[int, ...] = (), reason: str = "") -> None:
+        """These steps of services are ready, or are not."""
+        now_ms = self._runtime.now_ms()
+        self._send(Readiness(steps=tuple(StepReadiness(step, ready, now_ms, reason, ports) for step in steps)))
 
     async def leave(self) -> None:
         """The connection is lost; what runs goes on."""

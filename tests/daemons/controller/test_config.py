@@ -12,7 +12,17 @@ from msgspec.structs import replace
 from hal.core.engine.config import Backfill
 from hal.core.model import SpecError
 from hal.core.model.config_sections import settings_of
-from hal.daemons.controller.config import Config, reached, read_config, rest_url, serves_tls, with_addresses
+from hal.core.model.topology.files import topology_from_text
+from hal.core.model.topology.tree import topology_of_labels
+from hal.daemons.controller.config import (
+    Config,
+    reached,
+    read_config,
+    rest_url,
+    serves_tls,
+    with_addresses,
+    with_topology,
+)
 from hal.daemons.controller.config_sections import SECTIONS
 from hal.store import Retention
 
@@ -107,7 +117,10 @@ def test_the_manual_shows_every_setting_and_no_other() -> None:
             assert setting.help, f"{section.name}.{setting.key} has no help"
             inside = shown[section.name]
             for name in setting.key.split("."):
-                inside = next(iter(inside.values())) if name == "NAME" else inside[name]
+                if name == "NAME":
+                    inside = next(iter(inside.values()))
+                else:
+                    inside = inside[name[:-2]][0] if name.endswith("[]") else inside[name]
 
 
 def test_rest_goes_over_a_network_as_plain_text_only_where_somebody_said_so() -> None:
@@ -138,3 +151,19 @@ def test_where_others_reach_a_controller_is_told_by_its_address() -> None:
     assert reached(("::", 7422), "fe80::1") == "[fe80::1]:7422"
     with pytest.raises(SpecError, match=r"server\.address"):
         read_config('[server]\naddress = "head1:4250"\n')
+
+
+def test_a_topology_of_labels_needs_no_file() -> None:
+    """With a file, the levels are names for its own, and the file is read apart."""
+    config = read_config('[topology]\nlevels = ["zone", "rack"]')
+    assert config.topology == topology_of_labels(["zone", "rack"], "topology.levels")
+    named = read_config('[topology]\nfile = "t.toml"\nlevels = ["row"]')
+    assert named.topology is None
+    read = with_topology(named, lambda file: topology_from_text('levels = ["a"]\n[nodes]\nn1 = "x"', file))
+    assert read.topology is not None
+    assert (read.topology.levels, read.topology.domains_of("n1", {})) == (("row",), ("x",))
+
+
+def test_no_topology_is_none() -> None:
+    """Nothing is read, and nothing kept."""
+    assert with_topology(read_config("[topology]"), pytest.fail).topology is None

@@ -13,7 +13,8 @@ from hal.core.model.policy import Policy, Queue
 from hal.daemons.controller.config import Config
 from hal.runtime.interface import UnixAddress
 from hal.wire.frames.agent_keeper import ExitCause
-from tests.daemons.controller.running import Running, on_controller, running
+from hal.wire.frames.hello import STOPPED, Goodbye
+from tests.daemons.controller.running import LIMIT_S, Running, on_controller, running
 from tests.daemons.controller.scripted_agent import ScriptedAgent
 
 TRUE = {"command": ["exit", "0"]}
@@ -97,7 +98,7 @@ def test_cancel_stops_what_runs_and_ends_what_waits(hal_home: Path) -> None:
         agent = await hal.agent()
         (job,) = await hal.submit({**SLEEP, "array": 6})
         await agent.until(lambda a: len(a.running) == 4)
-        answer = await hal.http.post("/v1/jobs/cancel", json={"filter": {"state": "running"}})
+        answer = await hal.http.post("/v1/jobs/cancel", json={"ids": [job]})
         assert answer.json()["results"][0]["ok"]
         view = await hal.ended(job)
         assert (view["state"], view["counts"]["cancelled"], len(agent.started)) == ("cancelled", 6, 4)
@@ -428,5 +429,22 @@ def test_a_node_that_said_nothing_new_can_be_told_exits_twice(hal_home: Path) ->
         await agent.join()
         await agent.until(lambda a: not a.exits)
         assert (await hal.http.get(f"/v1/jobs/{job}")).json() == view | {"dependants": []}
+
+    on_controller(hal_home, body)
+
+
+def test_a_node_that_is_stopped_in_good_order_is_known_to_be(hal_home: Path) -> None:
+    """At once, without waiting for heartbeats; it takes work again when it joins again."""
+
+    async def body(hal: Running) -> None:
+        agent = await hal.agent("n1")
+        agent._send(Goodbye(code=STOPPED, reason="with all its steps"))
+        node: dict[str, Any] = {}
+        async with asyncio.timeout(LIMIT_S):
+            while node.get("state") != "stopped":
+                node = (await hal.http.get("/v1/nodes/n1")).json()
+        assert node["reason"] == "stopped in good order, with all its steps"
+        await agent.join()
+        await hal.until(lambda: any(one.state == "up" for one in hal.api.nodes.all()))
 
     on_controller(hal_home, body)

@@ -16,12 +16,25 @@ from hal.daemons.controller.cycle import retention
 from hal.daemons.controller.nodes import forgetting
 from hal.daemons.controller.service.jobs import removal
 from hal.runtime.interface import UnixAddress
-from hal.store import DAY_MS, Committed, Group, Kept, PutForgets, Retention, Store
+from hal.store import (
+    DAY_MS,
+    Committed,
+    ForgetRow,
+    Group,
+    Kept,
+    MarkRemoved,
+    PutForgets,
+    Removed,
+    Retention,
+    Store,
+)
+from hal.store.operations import EACH_NODE
 from hal.wire.agree import FORGET
 from hal.wire.frames.agent_keeper import ForgetPiece, Forgotten
 from tests.daemons.controller.access.people import person
 from tests.daemons.controller.running import Running, on_controller, running
 from tests.daemons.controller.scripted_agent import ScriptedAgent
+from tests.store.rows import Leader
 
 TRUE = {"command": ["exit", "0"]}
 SLEEP = {"command": ["sleep"]}
@@ -82,19 +95,121 @@ def test_a_removed_job_is_gone_for_every_reader_and_at_its_node(hal_home: Path) 
     on_controller(hal_home, body)
 
 
+def counts_of(view: dict[str, Any]) -> dict[str, int]:
+    """How many tasks ended how; without states that no task is in."""
+    return {state: count for state, count in view["counts"].items() if count}
+
+
+def test_removed_tasks_are_gone_for_every_reader_and_at_their_node(hal_home: Path) -> None:
+    """Two of four; the job stays with the other two and as it ended. Its last tasks take it with them."""
+
+    async def body(hal: Running) -> None:
+        agent = await hal.agent(**KNOWS)
+        (job,) = await hal.submit({**TRUE, "array": 4})
+        await hal.ended(job)
+        some, none, unknown = await remove(hal, f"{job}.1-2", f"{job}[1]", f"{job}.4")
+        assert some == {"id": f"{job}.1-2", "ok": True, "state": "removed", "tasks": 2, "detail": "2 tasks"}
+        assert (none["ok"], none["code"]) == (False, "conflict")
+        assert (unknown["code"], unknown["hint"]) == ("not-found", "its tasks are 0 to 3")
+        view = (await hal.http.get(f"/v1/jobs/{job}")).json()
+        assert (view["state"], view["tasks"], view["tasks_removed"], counts_of(view)) == (
+            "succeeded",
+            4,
+            2,
+            {"succeeded": 2},
+        )
+        tasks = (await hal.http.get(f"/v1/jobs/{job}/tasks")).json()["tasks"]
+        assert [task["task"] for task in tasks] == [0, 3]
+        for path in (f"/v1/jobs/{job}/tasks/1", f"/v1/jobs/{job}/logs?task=1"):
+            answer = await hal.http.get(path)
+            assert (answer.status_code, answer.json()["detail"]) == (404, f"task {job}.1 was removed"), path
+        await nothing_left(hal)
+        assert [frame.pieces for frame in agent.forgets] == [(ForgetPiece(int(job), 1, 1, 2),)]
+        again = (await hal.http.post("/v1/jobs/requeue", json={"ids": [job]})).json()["results"][0]
+        assert (again["ok"], "2 tasks of it were removed" in again["detail"]) == (False, True)
+        assert all(one["ok"] for one in await remove(hal, f"{job}.0", f"{job}.3", f"{job}.0"))
+        await gone(hal, job)
+
+    on_controller(hal_home, body)
+
+
+def test_tasks_of_live_jobs_and_of_jobs_that_others_wait_for_are_not_removed(hal_home: Path) -> None:
+    """Nothing is; each error says what to do."""
+
+    async def body(hal: Running) -> None:
+        await hal.agent(**KNOWS)
+        done, live = await hal.submit({**TRUE, "array": 2}, {**SLEEP, "array": 2})
+        await hal.ended(done)
+        await hal.submit({**TRUE, "dependencies": [f"afterok:{done}", f"afterany:{live}"]})
+        waited, runs, missing = await remove(hal, f"{done}.0", f"{live}.0", "99.1")
+        assert (waited["detail"], runs["code"]) == (f"job {done} cannot be removed: a job waits for it", "conflict")
+        assert "its tasks can be removed when all have ended" in runs["hint"]
+        assert missing["code"] == "not-found"
+        view = (await hal.http.get(f"/v1/jobs/{done}")).json()
+        assert ("tasks_removed" in view, counts_of(view)) == (False, {"succeeded": 2})
+
+    on_controller(hal_home, body)
+
+
+def test_a_job_that_is_named_twice_has_two_outcomes(hal_home: Path) -> None:
+    """Also for a user who may only remove their own."""
+
+    async def body(hal: Running) -> None:
+        await hal.agent(**KNOWS)
+        async with person(hal, "user") as http:
+            job = (await http.post("/v1/jobs", json=TRUE)).json()["ids"][0]
+            await hal.ended(job)
+            answer = await http.post("/v1/jobs/remove", json={"ids": [job, job]})
+            assert [one["ok"] for one in answer.json()["results"]] == [True, True]
+
+    on_controller(hal_home, body)
+
+
+def test_safety_nobody_removes_tasks_of_others(hal_home: Path) -> None:
+    """To a user they are not there, whichever way they are named; nothing of them is lost."""
+
+    async def body(hal: Running) -> None:
+        await hal.agent(**KNOWS)
+        (job,) = await hal.submit({**TRUE, "array": 3})
+        await hal.ended(job)
+        async with person(hal, "user") as http:
+            for asked in ({"ids": [f"{job}.0", f"{job}[1]"]}, {"ids": [job], "states": "succeeded"}):
+                results = (await http.post("/v1/jobs/remove", json=asked)).json()["results"]
+                assert {one["code"] for one in results} == {"not-found"}
+        view = (await hal.http.get(f"/v1/jobs/{job}")).json()
+        assert ("tasks_removed" in view, counts_of(view)) == (False, {"succeeded": 3})
+
+    on_controller(hal_home, body)
+
+
+def test_two_removals_at_once_count_each_task_once(hal_home: Path) -> None:
+    """Of the same tasks: one removes them, the other finds none."""
+
+    async def body(hal: Running) -> None:
+        await hal.agent(**KNOWS)
+        (job,) = await hal.submit({**TRUE, "array": 4})
+        await hal.ended(job)
+        both = await asyncio.gather(*(remove(hal, f"{job}.0-1") for _ in range(2)))
+        assert sorted(one["ok"] for (one,) in both) == [False, True]
+        view = (await hal.http.get(f"/v1/jobs/{job}")).json()
+        assert (view["tasks_removed"], counts_of(view)) == (2, {"succeeded": 2})
+
+    on_controller(hal_home, body)
+
+
 class CountingStore(Store):
     """Counts what nodes must delete in each group."""
 
-    forgets: ClassVar[list[int]] = []
+    named: ClassVar[list[int]] = []
 
     def commit(self, group: Group, *, epoch: int, flush: bool = True) -> Committed:
         """See `Store`."""
-        self.forgets += [len(one.rows) for one in group.operations if isinstance(one, PutForgets)]
+        self.named += [len(one.rows) for one in group.operations if isinstance(one, PutForgets)]
         return super().commit(group, epoch=epoch, flush=flush)
 
 
 def test_safety_many_removals_are_many_groups(hal_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that names more files than a group should waits for no other: here two rows, where a gang has three."""
+    """At most two rows each: of a gang of three the first says that its nodes follow; then two of them, and one."""
 
     async def body() -> None:
         async with running(hal_home, Config(), store=CountingStore) as hal:
@@ -103,12 +218,60 @@ def test_safety_many_removals_are_many_groups(hal_home: Path, monkeypatch: pytes
             jobs = await hal.submit(*[TRUE] * 3, {**TRUE, "nodes": 3})
             for job in jobs:
                 await hal.ended(job)
-            CountingStore.forgets.clear()
+            CountingStore.named.clear()
             assert all(one["ok"] for one in await remove(hal, *jobs))
-            assert CountingStore.forgets == [2, 1, 3]
+            await hal.until(lambda: sum(CountingStore.named) >= 7)
+            await nothing_left(hal)
+            assert CountingStore.named == [2, 2, 2, 1]
 
     monkeypatch.setattr(removal, "FORGETS_A_GROUP", 2)
     asyncio.run(body())
+
+
+@pytest.mark.usefixtures("often")
+def test_nodes_that_were_not_named_before_the_controller_died_are_named_by_the_next(hal_home: Path) -> None:
+    """The job is marked; each of its nodes is told to delete it before its rows go."""
+
+    async def body() -> None:
+        async with running(hal_home) as hal:
+            agents = [await hal.agent(name, **KNOWS) for name in ("n1", "n2")]
+            job, _ = await hal.submit({**TRUE, "nodes": 2}, TRUE)
+            await hal.ended(job)
+            for agent in agents:
+                await agent.leave()
+        store = Store.open(hal_home / "db" / "hal.sqlite")
+        leader = Leader(store)
+        leader.commit(MarkRemoved([int(job)], Removed.JOB), PutForgets([ForgetRow(EACH_NODE, int(job))]))
+        store.close()
+        async with running(hal_home) as hal:
+            for agent in agents:
+                agent.moved_to(hal.runtime)
+                await agent.join()
+            await hal.until(lambda: all(agent.forgets for agent in agents))
+            await nothing_left(hal)
+        assert [frame.pieces for agent in agents for frame in agent.forgets] == [(ForgetPiece(int(job)),)] * 2
+
+    asyncio.run(body())
+
+
+def test_safety_many_nodes_are_not_begun_with_at_once(hal_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A gang of three that has ended, and no more than two in one turn of the loop: the third follows."""
+    monkeypatch.setattr(forgetting, "BEGUN_AT_ONCE", 2)
+
+    async def body(hal: Running) -> None:
+        names = ["n1", "n2", "n3"]
+        agents = [await hal.agent(name, **KNOWS) for name in names]
+        (job,) = await hal.submit({**TRUE, "nodes": 3})
+        await hal.ended(job)
+        everywhere = hal.controller._agents.forgetting
+        everywhere._kept = dict.fromkeys(names, 1)
+        everywhere.wake(names)
+        assert [len(everywhere._under_way), len(everywhere._ready)] == [2, 1]
+        await remove(hal, job)
+        await nothing_left(hal)
+        assert [len(agent.forgets) for agent in agents] == [1, 1, 1]
+
+    on_controller(hal_home, body)
 
 
 def test_what_cannot_be_removed_says_why_and_the_rest_is(hal_home: Path) -> None:
@@ -137,7 +300,9 @@ def test_what_cannot_be_removed_says_why_and_the_rest_is(hal_home: Path) -> None
     [
         ({}, "no job is named"),
         ({"filter": {}}, "no condition"),
-        ({"ids": ["1.2"]}, "names a task"),
+        ({"ids": ["1.2-"]}, "is not a range"),
+        ({"ids": ["1"], "states": "running"}, "only ended jobs"),
+        ({"states": "failed"}, "goes with ids"),
         ({"filter": {"state": "running"}}, "only ended jobs"),
         ({"filter": {"usr": "x"}}, "not a filter"),
         ({"ids": ["1"], "ended_before_ms": 5}, "not with ids"),

@@ -26,7 +26,7 @@ def test_figures_of_three_jobs() -> None:
     assert metrics.p95_bounded_slowdown == pytest.approx(1.4 + 0.9 * (9.5 - 1.4))
     assert metrics.max_bounded_slowdown == pytest.approx(9.5)
     assert (metrics.mean_wait_s, metrics.max_wait_s) == (pytest.approx(170 / 3), 90)
-    assert metrics.utilization == pytest.approx(610 / 1200)
+    assert metrics.utilisation == pytest.approx(610 / 1200)
     assert metrics.makespan_s == 300
 
 
@@ -34,6 +34,6 @@ def test_users_share_the_span_of_the_whole_replay() -> None:
     """User 7 used 410 and user 3 used 200 of 1200 processor-seconds; who used most comes first."""
     by_user = judge_by_user(np.array([7, 7, 3]), SUBMIT, START, END, PROCS, machine_procs=4)
     assert list(by_user) == [7, 3]
-    assert [m.utilization for m in by_user.values()] == [pytest.approx(410 / 1200), pytest.approx(200 / 1200)]
+    assert [m.utilisation for m in by_user.values()] == [pytest.approx(410 / 1200), pytest.approx(200 / 1200)]
     assert [m.jobs for m in by_user.values()] == [2, 1]
     assert [m.makespan_s for m in by_user.values()] == [105, 280]

@@ -44,3 +44,27 @@ def test_the_same_results_give_the_same_svg(tmp_path: Path) -> None:
     for name in ("a.svg", "b.svg"):
         plot_replays([result("easy", 60)], "again", tmp_path / name)
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
+
+
+def test_equal_curves_do_not_hide_each_other(tmp_path: Path) -> None:
+    """Three equal results: each is drawn with another width, the first one widest."""
+    plot_replays([result(name, 60) for name in ("fcfs", "easy", "sjf")], "alike", tmp_path / "a.svg")
+    text = (tmp_path / "a.svg").read_text()
+    assert all(f"stroke-width: {width}" in text for width in ("4", "2.6", "1.2"))
+
+
+def test_a_log_without_waits_says_so_and_has_axes_with_ticks(tmp_path: Path) -> None:
+    """Not nine tenths of nothing: minutes on the axis of waits, an hour on that of their spread."""
+    plot_replays([result("fcfs", 0), result("easy", 0)], "idle", tmp_path / "a.svg")
+    text = (tmp_path / "a.svg").read_text()
+    assert text.count("every job started at once") == 2
+    assert all(f">{tick}<" in text for tick in ("1 min", "10 min", "1 h"))
+
+
+@pytest.mark.parametrize(("wait_s", "label"), [(15, "1.05"), (10_000, "34.0"), (2_000_000, "6,600")])
+def test_figures_have_the_digits_that_say_something(tmp_path: Path, wait_s: int, label: str) -> None:
+    """Mean bounded slowdowns of waits of 0, 1 and 2 times this before runs of 300 s."""
+    plot_replays([result("easy", wait_s)], "digits", tmp_path / "a.svg")
+    shown = result("easy", wait_s).metrics().mean_bounded_slowdown
+    text = (tmp_path / "a.svg").read_text()
+    assert f">{label}<" in text, shown

@@ -102,12 +102,12 @@ def test_a_replay_that_is_cut_short_counts_what_was_done_by_then() -> None:
 
 @pytest.mark.slow
 def test_what_can_never_start_does_not_keep_the_replay_going() -> None:
-    """A limit of none: its job waits at the end, the others ran, although a period of hours goes on for ever."""
+    """A limit of none: its job is refused, the others ran, although a period of hours goes on for ever."""
     never = Limit(name="never", account="b", hours=Resources({"cpu": 1}), period=Limit().period)
     log, people = workload([(0, 10, 0, 1, 0), (0, 10, 0, 1, 1), (5, 10, 0, 1, 2)])
     run = replay_under(log, Machine.pool(4), people, site(Policy(limits={"never": never})), check=True)
     assert run.started.tolist() == [True, False, True]
-    assert run.waiting == {"limit": 1}
+    assert (run.waiting, [one.jobs for one in run.refused]) == ({}, [1])
 
 
 def test_the_watch_finds_a_start_beyond_a_limit() -> None:

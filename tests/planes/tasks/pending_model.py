@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from hal.core.engine.events import (
     NodesOffered,
 )
 from hal.core.engine.plan import START, Rows, StartRows
-from hal.core.model import Outlook, Reason, TaskState, Verdict
+from hal.core.model import Never, Outlook, Reason, TaskState, Verdict
 from hal.planes.tasks.table.table import JobTable
 
 Task = tuple[int, int]
@@ -35,17 +35,23 @@ class PendingModel:
         self.running: dict[Task, int] = {}
         self.nodes: set[str] = set()
 
-    def impossible(self, request: ClassSpec) -> str:
-        """More than 64 cores never fit here."""
-        if request.request.get("cpu", 0) <= 64_000:
-            return ""
-        return f"cpu: asks for {request.request['cpu'] // 1000}; the largest node has 64"
+    def never_fits(
+        self, request: ClassSpec, without: Set[str] = frozenset(), only: Set[str] | None = None
+    ) -> Never | None:
+        """More than 64 cores never fit here; nor does anything once no node counts."""
+        names = self.nodes - without if only is None else self.nodes & only
+        some = len(names) >= request.nodes or not (without or only is not None)
+        cpu = request.request.get("cpu", 0)
+        if cpu <= 64_000 and some:
+            return None
+        because = f"cpu: asks for {cpu // 1000}; the largest node has 64" if cpu > 64_000 else "no node counts"
+        return Never(reason=Reason.IMPOSSIBLE, because=because, until="a larger node joins")
 
     def met_by(self, job: int, walltime_ms: int) -> str:
         """A walltime of a day and more meets one."""
         return "upkeep" if walltime_ms >= 86_400_000 else ""
 
-    def explain(self, job: int, now_ms: int) -> Verdict:
+    def explain(self, job: int, now_ms: int, *, brief: bool = False) -> Verdict:
         return Verdict(job=job, reason=Reason.RESOURCES, message="waits for resources")
 
     def look(self, job: int, now_ms: int, elsewhere: Sequence[Elsewhere]) -> Outlook | None:

@@ -9,6 +9,7 @@ from hal.core.interfaces import Admit
 from hal.core.model import StepId, spec_from_plain
 from hal.core.model.policy import Policy
 from hal.core.model.policy_check import check_policy
+from hal.core.model.topology.tree import Topology
 from hal.planes.tasks import Arrival, Change, EndedJob, LiveJob, Submitter, TaskPlane, check_table
 from hal.wire.frames.agent_keeper import ExitCause, StepExit, Usage
 from tests.planes.tasks.pending_model import PendingModel, Task
@@ -20,11 +21,17 @@ TRUE = {"command": ["true"]}
 class SmallPlane:
     """Submit, plan, end, by short names; time stands where the test puts it."""
 
-    def __init__(self, policy: Policy | None = None, nodes: int = 2, rules: Sequence[Admit] = ()) -> None:
+    def __init__(
+        self,
+        policy: Policy | None = None,
+        nodes: int = 2,
+        rules: Sequence[Admit] = (),
+        topology: Topology | None = None,
+    ) -> None:
         self.now_ms = 1_000
         self.names = [f"n{number}" for number in range(1, nodes + 1)]
         self.engine = PendingModel()
-        self.plane = TaskPlane(check_policy(policy or Policy()), self.engine, rules=rules)
+        self.plane = TaskPlane(check_policy(policy or Policy()), self.engine, rules=rules, topology=topology)
         for name in self.names:
             self.plane.record_arrival(Arrival(name=name, capacity={"cpu": 64_000}, boot_id="b1"), self.now_ms)
         self.commit()

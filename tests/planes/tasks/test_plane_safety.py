@@ -22,8 +22,17 @@ from msgspec.structs import replace
 from hal.core.model import AttemptState, Failed, HALError, JobSpec, TaskState, spec_from_plain
 from hal.core.model.eviction import Evict, EvictMode
 from hal.core.model.policy import Policy
-from hal.planes.tasks import Arrival, Drain, EndedJob, EndedTask, JobPatch, Submitter, TaskPlane, check_table
-from hal.planes.tasks.admission.submission import UnknownJobs
+from hal.planes.tasks import (
+    Arrival,
+    Drain,
+    EndedJob,
+    EndedTask,
+    JobPatch,
+    Submitter,
+    TaskPlane,
+    UnknownJobs,
+    check_table,
+)
 from hal.planes.tasks.slices import finished
 from hal.planes.tasks.table.jobs_by_id import MAX_OBJECTS
 from hal.store import Group, MemoryDatabase, Store

@@ -190,6 +190,21 @@ def nodes_are_closed_opened_emptied_and_forgotten() -> None:
     plane.commit()
 
 
+def nodes_stop_in_good_order() -> None:
+    """While they are open, closed and being emptied: each comes back as it was, until one is declared gone."""
+    plane = SmallPlane(nodes=1)
+    (job,) = plane.submit({})
+    plane.start((job, 0))
+    for drain in (None, False, True):
+        if drain is not None:
+            plane.plane.cordon("n1", "", BY, 1_000, drain=drain)
+        plane.plane.record_silence("n1", "it stops", 1_000, 900, stopped=True)
+        plane.plane.record_return("n1", 1_000)
+    plane.plane.record_silence("n1", "it stops", 1_000, 900, stopped=True)
+    plane.plane.fence_node("n1", BY, 1_000)
+    plane.commit()
+
+
 def machines_are_declared_gone() -> None:
     """Of nodes that are up, cordoned and draining."""
     plane = SmallPlane(nodes=3)
@@ -237,6 +252,7 @@ STORIES = (
     people_run_again,
     nodes_fall_silent_return_and_are_lost,
     nodes_are_closed_opened_emptied_and_forgotten,
+    nodes_stop_in_good_order,
     machines_are_declared_gone,
     a_gang_loses_a_node_while_its_siblings_are_stopped,
     work_is_suspended_and_goes_on,

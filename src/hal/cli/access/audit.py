@@ -37,7 +37,7 @@ audit = AuditGroup(
 
 
 @click.option("--user", metavar="NAME", default="", help="Only requests of this user.")
-@click.option("--since", metavar="TIME", help="Only the last TIME, such as 1h or 2d.")
+@click.option("--since", metavar="TIME", help="Only entries since then: 1h or 2d ago, 08:00, yesterday.")
 @click.option("-n", "--limit", type=click.IntRange(1, 1000), default=100, help="Most entries to show (default: 100).")
 @click.option("-f", "--follow", is_flag=True, help="Print new entries until Ctrl-C.")
 @pass_screen
@@ -48,15 +48,13 @@ def show_entries(
     """Show entries, unless a command is named."""
     if context.invoked_subcommand is not None:
         return
-    import time
-
+    from hal.cli.kit.instants import ago_ms
     from hal.client.rest import access_calls
     from hal.client.rest.calls import last_sequence
-    from hal.core.model import parse_duration
 
     since_ms = 0
     if since is not None:
-        since_ms = max(int(time.time() * 1_000) - int(parse_duration(since, field="--since")), 0)
+        since_ms = ago_ms(since, "--since")
     page = screen.client.call(access_calls.audit(user=user, since_ms=since_ms, limit=limit))
     newest = max((entry.sequence for entry in page), default=0)
     _write(screen, page[::-1])

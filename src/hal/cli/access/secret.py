@@ -31,7 +31,7 @@ secret = NounGroup(
     hal secret set db-password                              # prompts for it, without echo
     pass show db | hal secret set db-password               # from standard input, without the last newline
     hal secret set deploy-key --from-file ~/.ssh/deploy     # byte for byte
-    hal secret set s3-key --account physics --from-file key # for the jobs of a closed account; administrators only
+    hal secret set s3-key --account physics --from-file key # for the jobs of a closed account that you coordinate
     """,
 )
 @click.argument("name")
@@ -129,7 +129,7 @@ def _read_file(name: str) -> bytes:
         with Path(name).open("rb") as file:
             value = file.read(MAX_SECRET_BYTES + 1)
     except FileNotFoundError:
-        raise NotFoundError(f"file '{name}' does not exist") from None
+        raise NotFoundError(f"file '{name}' does not exist", hint=f"the current directory is {Path.cwd()}") from None
     except PermissionError:
         raise DeniedError(f"file '{name}' may not be read by you", hint=f"see its permissions: ls -l {name}") from None
     except OSError as error:
@@ -154,9 +154,12 @@ def _checked(value: bytes, what: str) -> bytes:
     from hal.core.model.secret import MAX_SECRET_BYTES
 
     if not value:
-        raise SpecError(f"{what} is empty")
+        raise SpecError(f"{what} is empty", hint="a secret has at least one byte; hal secret remove deletes one")
     if len(value) > MAX_SECRET_BYTES:
-        raise SpecError(f"{what} is longer than {MAX_SECRET_BYTES} bytes")
+        raise SpecError(
+            f"{what} is longer than {MAX_SECRET_BYTES} bytes",
+            hint="encrypt the data, keep it in a file, and make its key the secret",
+        )
     return value
 
 

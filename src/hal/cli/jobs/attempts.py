@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -31,7 +30,7 @@ DEFAULT_LIMIT = 50
 @click.option("--job", metavar="JOB", help="Only attempts of this job.")
 @click.option("-u", "--user", metavar="NAME", help="Only attempts of this user's jobs.")
 @click.option("--node", metavar="NAME", help="Only attempts that ran on this node.")
-@click.option("--since", metavar="TIME", help="Only attempts that ended within the last TIME, such as 1h or 2d.")
+@click.option("--since", metavar="TIME", help="Only attempts that ended since then: 1h or 2d ago, 08:00, yesterday.")
 @click.option("--after", metavar="CURSOR", help="The attempts behind this cursor, not the last ones.")
 @click.option("-n", "--limit", type=click.IntRange(1, 5000), default=DEFAULT_LIMIT, show_default=True, help="Most attempts to list.")  # fmt: skip  # noqa: E501
 @click.option("-f", "--follow", is_flag=True, help="Print attempts as they end, until Ctrl-C.")
@@ -50,11 +49,11 @@ def attempts(
     """The newest is last. Attempts are in the order in which their ends were committed."""
     from itertools import islice
 
-    from hal.core.model import parse_duration
+    from hal.cli.kit.instants import ago_ms
 
     filters: dict[str, Any] = {"state": state, "job": job, "user": user, "node": node}
     if since is not None:
-        filters["since_ms"] = max(round(time.time() * 1000) - int(parse_duration(since, field="--since")), 0)
+        filters["since_ms"] = ago_ms(since, "--since")
     lost = _Lost(screen)
     newest = limit if after is None else None
     found = screen.client.attempts(after, newest=newest, follow=follow, on_lost=lost, **filters)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
-from hal.cli.jobs.dependency_tree import dependencies_of
+from hal.cli.jobs.dependency_tree import dependencies_of, with_dependants
 from hal.core.model.printable import printable
 
 if TYPE_CHECKING:
@@ -61,8 +61,9 @@ class Graph(Struct, frozen=True):
 
 def gather(client: Client, info: JobInfo) -> Graph:
     """Read the job, the jobs before it and the jobs after it, nearest first, at most `MAX_DRAWN` in all."""
-    seen: dict[str, JobInfo] = {info.id: info}
-    ahead = deque([info])
+    focus = with_dependants(client, info.id)
+    seen: dict[str, JobInfo] = {info.id: focus}
+    ahead = deque([focus])
     arrows: set[Arrow] = set()
     truncated = False
     while ahead:
@@ -78,7 +79,7 @@ def gather(client: Client, info: JobInfo) -> Graph:
             if len(seen) == MAX_DRAWN:
                 truncated = True
                 continue
-            seen[job] = client.job(job).info
+            seen[job] = with_dependants(client, job)
             ahead.append(seen[job])
     boxes = {job: Box(job, known.name, known.state.value) for job, known in seen.items()}
     drawn = tuple(arrow for arrow in sorted(arrows) if arrow.before in boxes and arrow.after in boxes)

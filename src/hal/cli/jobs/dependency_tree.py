@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
+from hal.cli.kit.trees import Branch
 
 if TYPE_CHECKING:
     from hal.client.rest.views import JobInfo
@@ -15,15 +15,6 @@ if TYPE_CHECKING:
 MAX_DRAWN = 100
 """Jobs in each of the two trees."""
 MAX_DEPTH = 8
-
-
-class Branch(Struct, frozen=True):
-    """A line of a tree, and the branches below it."""
-
-    text: str
-    job: str = ""
-    """Id of the job; empty for a line about several."""
-    branches: tuple[Branch, ...] = ()
 
 
 class Drawing:
@@ -71,7 +62,7 @@ class Drawing:
             return Branch(f"{before}{job} …", job)
         self._left -= 1
         self._drawn.add(job)
-        info = self._client.job(job).info
+        info = with_dependants(self._client, job)
         text = f"{before}{title(info)}"
         return Branch(
             text if depth < MAX_DEPTH else f"{text} …", job, below(info, depth + 1) if depth < MAX_DEPTH else ()
@@ -83,12 +74,11 @@ def title(info: JobInfo) -> str:
     return f"{info.id} {info.name}: {info.state.value}"
 
 
-def drawn(branches: Sequence[Branch], indent: str = "") -> Iterator[str]:
-    """The lines of a tree."""
-    for place, branch in enumerate(branches):
-        last = place + 1 == len(branches)
-        yield f"{indent}{'└─ ' if last else '├─ '}{branch.text}"
-        yield from drawn(branch.branches, f"{indent}{'   ' if last else '│  '}")
+def with_dependants(client: Client, job: str) -> JobInfo:
+    """A job, with the jobs of its user that depend on it, also those that have ended."""
+    from hal.client.rest import calls
+
+    return client.call(calls.job(job, all_dependants=True))
 
 
 def dependencies_of(info: JobInfo) -> tuple[Dependency, ...]:

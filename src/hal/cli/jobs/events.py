@@ -29,13 +29,16 @@ SHOWN_JOBS = 5
 @click.option("--job", metavar="JOB", help="Only events about this job.")
 @pass_screen
 def events(screen: Screen, follow: bool, after: int | None, job: str | None) -> None:
-    """Events are in the order in which they were committed. With -o json, one object is printed per line."""
+    """Events are in the order in which they were committed. With --job, a line tells only what concerns that job.
+
+    With -o json, one object is printed per line.
+    """
     try:
         for event in screen.client.events(after, follow=follow, job=job):
             if screen.plain:
                 screen.item(event)
             else:
-                screen.line(_line(event))
+                screen.line(_line(event, job))
             if follow:
                 screen.out.flush()
     except KeyboardInterrupt:
@@ -43,11 +46,13 @@ def events(screen: Screen, follow: bool, after: int | None, job: str | None) -> 
             raise
 
 
-def _line(event: EventInfo) -> str:
+def _line(event: EventInfo, job: str | None) -> str:
+    from hal.cli.jobs.event_text import told
     from hal.cli.kit.formats import instant
 
-    shown = ",".join(str(job) for job in event.jobs[:SHOWN_JOBS])
+    shown = ",".join(str(one) for one in event.jobs[:SHOWN_JOBS])
     more = f",… ({len(event.jobs)})" if len(event.jobs) > SHOWN_JOBS else ""
-    jobs = f"  job {shown}{more}" if shown else ""
+    jobs = f"  job {shown}{more}" if shown and job is None else ""
     cause = f"  by {event.cause}" if event.cause else ""
-    return f"{event.sequence:>6}  {instant(event.at_ms)}  {event.kind}{jobs}{cause}"
+    said = told(event, job)
+    return f"{event.sequence:>6}  {instant(event.at_ms)}  {event.kind}{jobs}{cause}{f'  {said}' if said else ''}"

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from hal.cli.jobs.actions import confirm
+from hal.cli.jobs.actions import check_named, confirm
 from hal.cli.jobs.job_filters import filter_options, filters_from
 from hal.cli.kit import exit_codes
 from hal.cli.kit.command import command, pass_screen
@@ -27,7 +27,7 @@ RUNNING = ("allocated", "preparing", "running", "suspended", "finalising")
     hal evict --queue scavenger --mode cancel -y
     """,
 )
-@click.argument("ids", metavar="[JOB[.TASK]]...", nargs=-1)
+@click.argument("ids", metavar="[JOB[.TASKS]]...", nargs=-1)
 @click.option("--node", "nodes", multiple=True, metavar="NODE", help="All that runs on this node; repeatable.")
 @click.option(
     "--mode",
@@ -55,18 +55,19 @@ def evict(
 
     To close a node as well, use `hal node drain --evict`.
     """
-    from hal.core.model import parse_task_ref
-
     filters = filters_from(which)
-    if bool(ids) + bool(filters) + bool(nodes) != 1:
+    if bool(ids) + bool(nodes) > 1 or (nodes and filters) or not (ids or filters or nodes):
         raise click.UsageError("name jobs, or nodes (--node), or give filters such as --user and --queue")
-    for one in ids:
-        parse_task_ref(one)
+    if not nodes:
+        check_named(ids, filters)
     if nodes:
         outcomes = screen.client.evict_nodes(*nodes, mode=mode, reason=reason, within=within)
         return report(screen, outcomes, details=True)
-    if filters:
+    if filters and not ids:
         filters.setdefault("state", list(RUNNING))
         if not yes and not confirm(screen, "evict", filters):
             return exit_codes.OK
-    return report(screen, screen.client.evict(*ids, mode=mode, reason=reason, within=within, **filters), "evicted")
+    outcomes = screen.client.evict(*ids, mode=mode, reason=reason, within=within, **filters)
+    if not outcomes:
+        screen.note("no job matches")
+    return report(screen, outcomes, "evicted", counts=True)

@@ -47,8 +47,10 @@ def graph(screen: Screen, job: str, language: str | None) -> None:
 
 def draw_trees(screen: Screen, info: JobInfo) -> None:
     """Print what a job waits for, and what waits for it, as two trees."""
-    from hal.cli.jobs.dependency_tree import Drawing, drawn, title
+    from hal.cli.jobs.dependency_tree import Drawing, title, with_dependants
+    from hal.cli.kit.trees import drawn
 
+    info = with_dependants(screen.client, info.id)
     drawing = Drawing(screen.client)
     before, after = drawing.before(info), drawing.after(info)
 

@@ -1,8 +1,7 @@
-"""What tables show of a job: how long it ran, how far it is, why it waits or how it ended. Pure."""
+"""What tables show of a job: how long it ran, how far it is. Pure."""
 
 from __future__ import annotations
 
-from hal.cli.kit.formats import span
 from hal.client.rest.views import JobInfo, TaskInfo
 from hal.core.model import TaskState
 
@@ -15,16 +14,6 @@ def ran_ms(info: JobInfo | TaskInfo, now_ms: int) -> int | None:
 
 
 def done(info: JobInfo) -> str:
-    """`7/10` tasks ended."""
+    """`7/10` tasks ended; those that were removed count nowhere."""
     ended = sum(info.counts.get(state.value, 0) for state in TaskState if state.ended)
-    return f"{ended}/{info.tasks}"
-
-
-def remark(info: JobInfo, now_ms: int) -> str:
-    """Why it waits, and how long already; or how it ended."""
-    if info.state in (TaskState.PENDING, TaskState.HELD):
-        waited = span(now_ms - info.submit_ms)
-        return f"{waited} {info.reason}".rstrip()
-    if info.state is TaskState.FAILED and info.exit_code:
-        return info.reason or f"exit code {info.exit_code}"
-    return info.reason
+    return f"{ended}/{info.tasks - info.tasks_removed}"

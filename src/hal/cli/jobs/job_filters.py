@@ -7,13 +7,18 @@ from typing import Any, TypeVar
 
 import click
 
+STATE_GROUPS = ("active", "live", "ended")
+"""Several states at once: of what holds resources, of what has not ended, of what has."""
+FAILED_STATES = "failed,timed-out"
+"""Of tasks, for `--failed`."""
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 _FILTERS = (
     click.option("-s", "--state", multiple=True, metavar="STATE", help="Only jobs in this state; repeatable."),
     click.option("-u", "--user", help="Only jobs of this user."),
     click.option("-Q", "--queue", help="Only jobs in this queue."),
-    click.option("-n", "--name", help="Only jobs with this name."),
+    click.option("-n", "--name", help="Only jobs with this name; 'fi*' for several."),
     click.option("-A", "--account", help="Only jobs of this account."),
     click.option("-l", "--label", multiple=True, metavar="K[=V]", help="Only jobs with this label; repeatable."),
 )
@@ -48,7 +53,7 @@ def checked_state(text: str) -> str:
 
     from hal.core.model import TaskState
 
-    known = [state.value for state in TaskState]
+    known = [*(state.value for state in TaskState), *STATE_GROUPS]
     wanted = text.strip().lower().replace("_", "-")
     if wanted in known:
         return wanted

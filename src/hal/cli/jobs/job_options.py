@@ -4,22 +4,34 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 import click
 
+from hal.cli.kit.command import UnlikelyValueError
 from hal.cli.kit.pairs import pairs
 
 if TYPE_CHECKING:
     from hal.client.specs import JobOptions
 
 F = TypeVar("F", bound=Callable[..., Any])
+A_LIST = 'a list in JSON is such as ["a.dat", "b.dat"]'
+"""The next step after a file for --from-json that has none."""
+
+
+class _Priority(click.types.IntParamType):
+    """A whole number; whoever types a name means the queue, since -p is Slurm's partition."""
+
+    def fail(self, message: str, param: click.Parameter | None = None, ctx: click.Context | None = None) -> NoReturn:
+        """As click's, with that word."""
+        raise UnlikelyValueError(message, ctx, param, "the queue is -Q, --queue NAME; -p is the priority")
+
 
 _JOB_OPTIONS = (
     click.option("-n", "--name", help="Name of the job."),
-    click.option("-c", "--cpus", metavar="N", help="Cores per node; 0.5 is half a core (default: 1)."),
+    click.option("-c", "--cpus", metavar="N", help="Cores per node; 0.5 is half a core (default: the queue's, or 1)."),
     click.option("-m", "--memory", metavar="SIZE", help="Memory per node, such as 512MiB or 1.5GiB."),
-    click.option("-g", "--gpus", metavar="N", help="GPUs per node."),
+    click.option("-g", "--gpus", metavar="[TYPE:]N", help="GPUs per node; of a model with that word: a100:2."),
     click.option(
         "-r", "--request", "request", metavar="NAME=N", multiple=True, help="Other resource per node; repeatable."
     ),
@@ -30,10 +42,31 @@ _JOB_OPTIONS = (
         metavar="N",
         help="Number of distinct nodes to run on at once (a gang).",
     ),
-    click.option("-t", "--walltime", metavar="TIME", help="Time limit, such as 90m, 1d2h or 02:30:00."),
     click.option(
-        "-a", "--array", metavar="RANGE", help="Run many tasks: 100, 0-99, 0-98:2, 0-99%8; each sees HAL_ARRAY_INDEX."
+        "--first-node",
+        is_flag=True,
+        help="Run the command on the first of the nodes alone; it begins what runs on the others with `hal launch`.",
     ),
+    click.option(
+        "--ranks-per-node",
+        type=click.IntRange(1),
+        metavar="N",
+        help="Ranks that `hal launch` in the command begins on each node; the command runs on the first.",
+    ),
+    click.option("--cpus-per-rank", metavar="N", help="Cores of each rank, instead of --cpus."),
+    click.option("--exclusive", is_flag=True, help="Have whole nodes: all cores, memory and devices of each."),
+    click.option(
+        "--within", metavar="LEVEL", help="Start it only where its nodes are in one domain of that level: rack, switch."
+    ),
+    click.option("-t", "--walltime", metavar="TIME", help="Time limit, such as 90m, 1d2h, 02:30:00 or unlimited."),
+    click.option(
+        "-a",
+        "--array",
+        metavar="RANGE",
+        help="Run many tasks: 100, 0-99, 1,3,5-9:2, 0-99%8; each sees HAL_ARRAY_INDEX.",
+    ),
+    click.option("--each-line", metavar="FILE", help="Run a task for each line of FILE, seen as HAL_ITEM."),
+    click.option("--from-json", metavar="FILE", help="Run a task for each entry of a JSON list, seen as HAL_ITEM."),
     click.option("--max-running", type=click.IntRange(1), metavar="N", help="Array tasks that may run at once."),
     click.option("-Q", "--queue", help="Queue to submit to (default: default)."),
     click.option("-A", "--account", help="Account to charge."),
@@ -41,8 +74,8 @@ _JOB_OPTIONS = (
     click.option("--qos", metavar="NAME", help="Quality of service (default: the queue's)."),
     click.option("--licence", metavar="NAME[:N]", multiple=True, help="Licence to hold while it runs; repeatable."),
     click.option("--booking", metavar="NAME", help="Run only inside this booking."),
-    click.option("--deadline", metavar="TIME", help="Finish by TIME: 2030-01-31T18:00, or now+2h."),
-    click.option("-p", "--priority", type=int, metavar="N", help="Priority; higher starts first (default: 0)."),
+    click.option("--deadline", metavar="TIME", help="Finish by TIME; written as --begin."),
+    click.option("-p", "--priority", type=_Priority(), metavar="N", help="Priority; higher starts first (default: 0)."),
     click.option(
         "-d",
         "--after",
@@ -62,10 +95,26 @@ _JOB_OPTIONS = (
     click.option("--export-all", is_flag=True, help="Pass your whole environment on."),
     click.option("-C", "--workdir", metavar="DIR", help="Working directory (default: the current one)."),
     click.option(
+        "--ship",
+        metavar="DIR",
+        help="Ship this directory with it: each attempt begins in a copy of its own (left out: what .halignore names).",
+    ),
+    click.option(
+        "--collect",
+        metavar="PATTERN",
+        multiple=True,
+        help="Keep these files of its own directory, for `hal fetch`: results/*.csv, **/*.png; repeatable.",
+    ),
+    click.option(
+        "--collect-when",
+        type=click.Choice(["succeeded", "ended"]),
+        help="After which attempts they are kept (default: succeeded).",
+    ),
+    click.option(
         "--stdout",
         metavar="FILE",
         help="File for its output, and its errors too unless --stderr names another. In names: %j job, %a array index, "
-        "%n rank, %N node, %r attempt, %u user, %x job name; %05a pads.",
+        "%T task, %n rank, %N node, %r attempt, %u user, %x job name; %05a pads.",
     ),
     click.option("--stderr", metavar="FILE", help="File for its errors; as --stdout."),
     click.option("--stdin", metavar="FILE", help="File that it reads; as --stdout (default: nothing)."),
@@ -82,6 +131,25 @@ _JOB_OPTIONS = (
     click.option(
         "--retries", type=click.IntRange(0), metavar="N", help="How often to try again after a failure (default: 0)."
     ),
+    click.option("--service", is_flag=True, help="It serves others while it runs, and is restarted when it ends."),
+    click.option(
+        "--restart",
+        type=click.Choice(["always", "on-failure", "never"]),
+        help="After which ends to restart a service; --retries says how often within --restart-window.",
+    ),
+    click.option("--restart-window", metavar="TIME", help="Time in which its restarts count (default: 10m)."),
+    click.option(
+        "--port",
+        metavar="NAME[=N]",
+        multiple=True,
+        help="TCP port of a service, seen as HAL_PORT_NAME; without N its node chooses a free one. Repeatable.",
+    ),
+    click.option(
+        "--ready",
+        metavar="PROBE",
+        help="What a service that is ready answers to: http:/PATH, tcp, command:TEXT; tcp:NAME asks port NAME.",
+    ),
+    click.option("--ready-interval", metavar="TIME", help="Time between two such probes (default: 10s)."),
     click.option("-l", "--label", "label", metavar="K=V", multiple=True, help="Label of the job; repeatable."),
     click.option("--comment", metavar="TEXT", help="A line for people, at most 200 characters; `hal show` shows it."),
     click.option(
@@ -110,8 +178,27 @@ _JOB_OPTIONS = (
         multiple=True,
         help="Secret that its steps find as a file NAME in HAL_SECRETS_DIR; repeatable.",
     ),
+    click.option(
+        "--notify",
+        metavar="STATE[,STATE]:TARGET",
+        multiple=True,
+        help="Send a message: failed,timed-out:ann@example.org, ended:https://example.org/hook. States: running, "
+        "succeeded, failed, timed-out, cancelled, requeued, ended, all; each-task: of each attempt, too. Repeatable.",
+    ),
+    click.option(
+        "--on-node-lost",
+        type=click.Choice(["wait", "requeue"]),
+        help="What to do with a task whose node is unreachable (default: the queue's setting, else wait).",
+    ),
     click.option("--hold", is_flag=True, help="Submit it held; `hal release` lets it start."),
-    click.option("--begin", metavar="TIME", help="Do not start before TIME: 2030-01-31T18:00, or now+2h."),
+    click.option(
+        "--wait-for-change",
+        is_flag=True,
+        help="Submit it even if nothing known could ever start it; it waits until limits, bookings or nodes change.",
+    ),
+    click.option(
+        "--begin", metavar="TIME", help="Do not start before TIME: now+2h, 18:00, tomorrow 08:00, 2030-01-31T18:00."
+    ),
     click.option("--signal", metavar="NAME@TIME", help="Send a signal TIME before the walltime ends: USR1@5m."),
 )
 
@@ -133,6 +220,8 @@ def options_of(given: Mapping[str, Any]) -> JobOptions:
 
     names = JobOptions.__annotations__
     out: dict[str, Any] = {name: given[name] for name in names if name in given and _was_given(given[name])}
+    if (items := items_of(given["each_line"], given["from_json"])) is not None:
+        out["items"] = items
     if given["request"]:
         out["request"] = pairs("--request", given["request"])
     if given["after"]:
@@ -145,10 +234,14 @@ def options_of(given: Mapping[str, Any]) -> JobOptions:
         out["exclude"] = [name for text in given["exclude"] for name in text.split(",")]
     if given["gate"]:
         out["gates"] = list(given["gate"])
+    if given["notify"]:
+        out["notify"] = list(given["notify"])
     if given["secret"]:
         out["secrets"] = [name for text in given["secret"] for name in text.split(",")]
     if given["licence"]:
         out["licences"] = [name for text in given["licence"] for name in text.split(",")]
+    if (service := _service_of(given)) is not None:
+        out["service"] = service
     if given["signal"]:
         name, at, before = given["signal"].partition("@")
         if not at:
@@ -158,9 +251,69 @@ def options_of(given: Mapping[str, Any]) -> JobOptions:
     return cast("JobOptions", out)
 
 
+_SERVICE_OPTIONS = ("restart", "restart_window", "port", "ready", "ready_interval")
+
+
+def _service_of(given: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What the options say of a service; None if it is none.
+
+    Raises:
+        click.UsageError, SpecError: an option is malformed.
+    """
+    from hal.core.model.service import loosened_service
+
+    if not given["service"] and not any(given[name] for name in _SERVICE_OPTIONS):
+        return None
+    plain: dict[str, Any] = {}
+    if given["restart"]:
+        plain["restart"] = given["restart"]
+    if given["restart_window"]:
+        plain["window"] = given["restart_window"]
+    if given["port"]:
+        plain["ports"] = list(given["port"])
+    if given["ready"]:
+        plain["readiness"] = given["ready"]
+    found = cast("dict[str, Any]", loosened_service(plain))
+    if given["ready_interval"]:
+        if "readiness" not in found:
+            raise click.UsageError("--ready-interval: there is no probe; give --ready, too")
+        found["readiness"]["interval"] = given["ready_interval"]
+    return found
+
+
+def items_of(each_line: str | None, from_json: str | None) -> list[object] | None:
+    """The items of an array over the lines of a file, of which blank ones count for nothing, or over a JSON list.
+
+    Raises:
+        click.UsageError: both are named.
+        SpecError: there is none, or the file is no JSON list.
+    """
+    from hal.cli.kit.input_files import read_text
+    from hal.core.model import SpecError, shown
+
+    if each_line is not None and from_json is not None:
+        raise click.UsageError("--each-line and --from-json cannot be combined")
+    if each_line is not None:
+        return [line for line in read_text(each_line).splitlines() if line.strip()]
+    if from_json is None:
+        return None
+    import json
+
+    try:
+        found = json.loads(read_text(from_json))
+    except (ValueError, RecursionError) as error:
+        raise SpecError(f"--from-json: file '{from_json}' is not JSON: {error}", hint=A_LIST) from None
+    if not isinstance(found, list) or not found:
+        raise SpecError(f"--from-json: expected a list with entries, found {shown(found)}", hint=A_LIST)
+    return found
+
+
 def _was_given(value: object) -> bool:
     """What click passes for an option that was left out is None; for a flag, False; for a repeatable one, ()."""
     return value is not None and value is not False and value != ()
+
+
+_OF_STEPS = ("HAL_", "SLURM_", "PBS_")
 
 
 def environment(entries: Sequence[str], *, export_all: bool) -> dict[str, str]:
@@ -170,13 +323,16 @@ def environment(entries: Sequence[str], *, export_all: bool) -> dict[str, str]:
         click.UsageError: `K` alone names a variable that is not set.
     """
     env = dict(os.environ) if export_all else {}
-    # Variables of a HAL step that submits another one belong to that step, and shells export functions under odd names.
-    env = {key: text for key, text in env.items() if not key.startswith("HAL_") and key.isidentifier()}
+    # Variables of a step that submits another one belong to that step, and shells export functions under odd names.
+    env = {key: text for key, text in env.items() if not key.startswith(_OF_STEPS) and key.isidentifier()}
     for entry in entries:
         key, equals, text = entry.partition("=")
         if not equals:
             if key not in os.environ:
-                raise click.UsageError(f"--env: variable '{key}' is not set; write {key or 'NAME'}=VALUE")
+                raise click.UsageError(
+                    f"--env: variable '{key}' is not set; write {key or 'NAME'}=VALUE "
+                    "(the file for the job's errors is --stderr FILE)"
+                )
             text = os.environ[key]
         env[key] = text
     return env

@@ -6,7 +6,7 @@ import codecs
 import contextlib
 import threading
 from collections.abc import Callable, Iterator
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple, Protocol
 
 from hal.client.flows.log_follower import LogFollower
 from hal.client.sync_client import Client
@@ -26,6 +26,14 @@ class Source(NamedTuple):
     prefix: str = ""
 
 
+class Writable(Protocol):
+    """Where output goes."""
+
+    def write(self, data: bytes, /) -> int: ...
+
+    def flush(self) -> None: ...
+
+
 class Mixer:
     """Copies several streams to standard output and error at the same time.
 
@@ -38,8 +46,8 @@ class Mixer:
         client: Client,
         job_id: str,
         sources: list[Source],
-        out: BinaryIO,
-        err: BinaryIO,
+        out: Writable,
+        err: Writable,
         before_write: Callable[[], None],
     ) -> None:
         """`before_write` is called before anything is written, from any thread, one at a time."""

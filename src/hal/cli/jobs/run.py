@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from hal.cli.jobs.exec import refuse_lost_input
 from hal.cli.jobs.interrupts import Interrupts
 from hal.cli.jobs.job_options import job_options, options_of
 from hal.cli.jobs.trailing_command import TrailingCommand, trailing_command
@@ -30,24 +31,43 @@ LOOK_EVERY_S = 2.0
 @click.command(
     "run",
     cls=TrailingCommand,
+    instead={"-o": "the file for the job's output is --stdout FILE"},
     context_settings={"allow_interspersed_args": False},
     examples="""
     hal run -- hostname
     hal run -c 4 -m 8GiB -t 2h -- python train.py
     hal run --nodes 3 -- sh -c 'echo $HAL_NODE_RANK of $HAL_NODES'
+    hal run -it -- bash                # a shell on a node
+    hal run -i -- sort < names.txt
     hal run --detach -- ./long.sh      # print the id and return
     """,
 )
 @click.argument("words", metavar="", nargs=-1, type=click.UNPROCESSED)
+@click.option("-i", "--interactive", "forward", is_flag=True, help="Pass standard input to the job.")
+@click.option(
+    "-it", "-ti", "--tty", "terminal", is_flag=True, help="Run it on a terminal; this one is connected to it."
+)
 @click.option("--detach", is_flag=True, help="Submit the job, print its id and return.")
 @job_options
 @pass_screen
 @click.pass_context
-def run(ctx: click.Context, screen: Screen, /, words: Sequence[str], detach: bool, **given: Any) -> int:
+def run(
+    ctx: click.Context,
+    screen: Screen,
+    /,
+    words: Sequence[str],
+    forward: bool,
+    terminal: bool,
+    detach: bool,
+    **given: Any,
+) -> int:
     """The exit code is that of COMMAND, 124 if the job reached its walltime, or 128 + N if signal N ended it.
 
-    Ctrl-C asks whether to cancel the job; a second Ctrl-C cancels it at once. Standard input is not passed to the job.
-    If this terminal is closed, the job continues.
+    Ctrl-C asks whether to cancel the job; a second Ctrl-C cancels it at once. If this terminal is closed, the job
+    continues. Standard input is passed on with -i; else what waits there is refused.
+
+    With -it or -i the job is interactive: Ctrl-C goes to COMMAND, and the job ends if this command ends. With --detach
+    it goes on, and `hal attach` connects to it.
     """
     behind = trailing_command(ctx)
     # In `hal run git log -- file` the dashes are git's.
@@ -55,6 +75,18 @@ def run(ctx: click.Context, screen: Screen, /, words: Sequence[str], detach: boo
     if not command:
         raise click.UsageError("there is no command to run; write: hal run -- COMMAND")
     options = options_of(given)
+    if forward or terminal:
+        from hal.cli.jobs.interactive import check_terminal, interactive_options, run_interactively
+
+        if detach:
+            options = interactive_options(options, terminal=terminal)
+            options["on_hangup"] = "continue"
+            screen.line(screen.client.submit(command, **options).id)
+            return exit_codes.OK
+        if terminal:
+            check_terminal(ctx)
+        return run_interactively(screen, command, options, terminal=terminal)
+    refuse_lost_input(ctx, "write -i to pass it on, or </dev/null")
     if detach:
         screen.line(screen.client.submit(command, **options).id)
         return exit_codes.OK
@@ -77,7 +109,7 @@ class _Attended:
         from hal.core.model import plural
 
         info = self._job.refresh()
-        tasks, nodes = info.tasks, info.nodes
+        tasks, nodes = info.tasks, 1 if (info.spec or {}).get("first_node") else info.nodes
         if tasks * nodes > MAX_FOLLOWED:
             many = f"{plural(tasks, 'task')}{f' on {nodes} nodes each' if nodes > 1 else ''}"
             self._screen.note(f"job {info.id} has {many}; their output is not shown here, see: hal logs {info.id}.0")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +17,10 @@ from hal.cli.kit.screen import Screen, as_plain
 if TYPE_CHECKING:
     from hal.client.job import Job
     from hal.client.rest.views import AttemptInfo, JobInfo, PriorityInfo, TaskInfo
+    from hal.core.model import ArrayRange
 
 SHOWN_TASKS = 20
+ARRAY_CHARS = 60
 TASK_COLUMNS = ("TASK", "STATE", "ATTEMPT", "NODES", "TIME", "EXIT", "MESSAGE")
 ATTEMPT_COLUMNS = ("ATTEMPT", "STATE", "NODES", "STARTED", "TIME", "EXIT", "CAUSE", "MESSAGE")
 
@@ -28,15 +31,21 @@ ATTEMPT_COLUMNS = ("ATTEMPT", "STATE", "NODES", "STARTED", "TIME", "EXIT", "CAUS
     examples="""
     hal show 42
     hal show 42.7            # task 7, with all its attempts
+    hal show 42 --failed     # which tasks failed
+    hal show 42.100-199
     hal show 42 -o yaml
     hal show 42 --priority   # its priority, factor by factor
+    hal show 42 --spec > again.yaml && hal submit again.yaml
     """,
 )
-@click.argument("job", metavar="JOB[.TASK]")
+@click.argument("job", metavar="JOB[.TASKS]")
 @click.option(
     "--tasks", type=click.IntRange(0), default=SHOWN_TASKS, show_default=True, help="Most tasks of an array to show."
 )
+@click.option("-s", "--state", multiple=True, metavar="STATE", help="Only tasks in this state; repeatable.")
+@click.option("--failed", is_flag=True, help="Only tasks that failed or timed out.")
 @click.option("--priority", is_flag=True, help="Show the priority of a pending job, factor by factor.")
+@click.option("--spec", is_flag=True, help="Print its spec as YAML, as `hal submit` takes it; with -o json as JSON.")
 @click.option("--graph", is_flag=True, hidden=True, help="Same as hal graph.")
 @click.option(
     "--svg",
@@ -47,17 +56,36 @@ ATTEMPT_COLUMNS = ("ATTEMPT", "STATE", "NODES", "STARTED", "TIME", "EXIT", "CAUS
     help="Needs Graphviz.",
 )
 @pass_screen
-def show(screen: Screen, job: str, tasks: int, priority: bool, graph: bool, svg: Path | None) -> None:
+def show(
+    screen: Screen,
+    job: str,
+    tasks: int,
+    state: Sequence[str],
+    failed: bool,
+    priority: bool,
+    spec: bool,
+    graph: bool,
+    svg: Path | None,
+) -> None:
     """For a task, all its attempts are listed."""
-    from hal.core.model import parse_task_ref
+    from hal.cli.jobs.job_filters import FAILED_STATES, filters_from
+    from hal.core.model import parse_tasks_ref
+    from hal.core.model.index_ranges import text_of
 
-    number, position = parse_task_ref(job)
+    ref = parse_tasks_ref(job)
+    number, position = ref.job, ref.task
+    if failed and state:
+        raise click.UsageError("--failed and --state cannot be combined")
+    states = FAILED_STATES if failed else ",".join(filters_from({"state": state}).get("state", ()))
     if priority:
         parts = screen.client.priority(number)
         screen.show(parts, lambda: _render_priority(screen, parts))
         return
     handle = screen.client.job(number)
     info = handle.info
+    if spec:
+        _print_spec(screen, info)
+        return
     if svg is not None:
         _write_svg(screen, info, svg)
         return
@@ -68,12 +96,28 @@ def show(screen: Screen, job: str, tasks: int, priority: bool, graph: bool, svg:
         task = handle.task(position)
         screen.show(task, lambda: _render_task(screen, info, task))
         return
-    if info.tasks == 1:
+    if info.tasks == 1 and not ref.ranges and not states:
         task = handle.task(0)
         screen.show({**as_plain(info), "task": task}, lambda: _render_single(screen, info, task))
         return
-    listed = list(handle.tasks(limit=tasks)) if tasks else []
+    inside = text_of(ref.ranges)
+    named = f"[{inside}]" if ref.by_index else inside
+    listed = list(handle.tasks(states, tasks=named, limit=tasks)) if tasks else []
+    if not listed and (named or states):
+        screen.note(f"no task of {job} is {states.replace(',', ' or ')}" if states else f"no task of {job} is shown")
     screen.show({**as_plain(info), "task_list": listed}, lambda: _render_array(screen, handle, info, listed))
+
+
+def _print_spec(screen: Screen, info: JobInfo) -> None:
+    """As it was submitted, with what was changed since."""
+    from hal.core.model.text import yaml_from_plain
+
+    spec = dict(info.spec or {})
+    now = {"name": info.name, "queue": info.queue, "account": info.account, "priority": info.priority}
+    spec |= {field: value for field, value in now.items() if value or field in spec}
+    if info.walltime is not None:
+        spec["walltime"] = str(info.walltime)
+    screen.show(spec, lambda: print(yaml_from_plain(spec), end="", file=screen.out))
 
 
 def _render_priority(screen: Screen, parts: PriorityInfo) -> None:
@@ -98,11 +142,13 @@ def _write_svg(screen: Screen, info: JobInfo, path: Path) -> None:
     text = svg_of(graph, info.id)
     with written_whole(path) as unfinished:
         unfinished.write_text(text, "utf-8")
-    screen.note(f"{path}: {len(graph.boxes)} jobs{', the nearest' if graph.truncated else ''}")
+    from hal.core.model import plural
+
+    screen.note(f"{path}: {plural(len(graph.boxes), 'job')}{', the nearest' if graph.truncated else ''}")
 
 
 def _render_single(screen: Screen, info: JobInfo, task: TaskInfo) -> None:
-    _render_job(screen, info, used=_usage(task))
+    _render_job(screen, info, used=_usage(task), places=_bound(task) | _places(screen, info, task))
     if task.attempts:
         screen.line()
         _render_attempts(screen, task)
@@ -113,9 +159,13 @@ def _render_task(screen: Screen, info: JobInfo, task: TaskInfo) -> None:
         {
             "task": f"{task.id} of {info.name or 'job'}",
             "state": task.state.value,
+            **_of_array(info, task),
             "nodes": ", ".join(task.nodes),
+            **_bound(task),
+            "ready": "" if task.ready is None else "yes" if task.ready else "no",
             "message": task.message,
             "used": _usage(task),
+            **_places(screen, info, task),
         }
     )
     if task.attempts:
@@ -140,7 +190,7 @@ def _render_array(screen: Screen, handle: Job, info: JobInfo, listed: list[TaskI
             ",".join(task.nodes),
             span(ran_ms(task, now_ms)),
             _exit(task.exit_code, task.signal),
-            task.message or task.cause,
+            task.message or ("" if task.cause == "exited" else task.cause),
         )
         for task in listed
     ]
@@ -151,31 +201,99 @@ def _render_array(screen: Screen, handle: Job, info: JobInfo, listed: list[TaskI
         )
 
 
-def _render_job(screen: Screen, info: JobInfo, used: str = "") -> None:
+def _of_array(info: JobInfo, task: TaskInfo) -> dict[str, str]:
+    """The task's index and item."""
+    array = _array(info)
+    if array is None:
+        return {}
+    return {"index": str(array.index(task.task)), "item": array.item(task.task)}
+
+
+def _array(info: JobInfo) -> ArrayRange | None:
+    from hal.core.model import ArrayRange, convert
+
+    raw = (info.spec or {}).get("array")
+    return None if raw is None else convert(raw, ArrayRange)
+
+
+def _array_text(array: ArrayRange | None) -> str:
+    """Its indices, as far as they fit into a line, and how many items it has."""
+    if array is None:
+        return ""
+    text = str(array)
+    text = text if len(text) <= ARRAY_CHARS else f"{text[:ARRAY_CHARS]}…"
+    return f"{text}, one for each of {len(array.items):,} items" if array.items else text
+
+
+def _bound(task: TaskInfo) -> dict[str, str]:
+    """The CPUs and GPUs that a running task has for itself."""
+    bound = [f"CPUs {cpus} of {node}" for node, cpus in task.cpus.items()]
+    if task.attempts and task.attempts[-1].gpus and not task.ended:
+        latest = task.attempts[-1]
+        bound += [f"GPUs {', '.join(gpus)} of {node}" for node, gpus in zip(latest.nodes, latest.gpus, strict=False)]
+    return {"bound to": ", ".join(bound)}
+
+
+def _places(screen: Screen, info: JobInfo, task: TaskInfo) -> dict[str, str]:
+    """Where the outputs of its latest attempt are: on which node, and in which file of the job's own."""
+    from hal.client.rest import calls
+    from hal.core.model import HALError
+
+    if not task.attempt or not task.nodes:
+        return {}
+    spec = info.spec or {}
+    if not (spec.get("stdout") or spec.get("stderr")):
+        return {"output": f"kept by HAL on node {task.nodes[0]} (hal logs {task.id if info.tasks > 1 else info.id})"}
+    found = {}
+    for name, stream in (("output", "stdout"), ("errors", "stderr")):
+        try:
+            part = screen.client.call(calls.log(info.id, task=task.task, stream=stream, limit=0))
+        except HALError:
+            continue  # its node is away: the paths as the job gave them are shown
+        kept = f"kept by HAL on node {task.nodes[0]}"
+        found[name] = f"{part.path} on node {part.node}" if part.path else kept
+    return found
+
+
+def _render_job(screen: Screen, info: JobInfo, used: str = "", places: Mapping[str, str] = {}) -> None:
     from hal.cli.jobs.job_cells import ran_ms
     from hal.cli.kit.formats import amounts, instant, limit, span
+    from hal.core.model import plural
 
     now_ms = round(time.time() * 1000)
     spec = info.spec or {}
     counts = ", ".join(f"{count} {state}" for state, count in info.counts.items() if count)
-    command = " ".join(_quoted(word) for word in spec.get("command", ())) or spec.get("script", "").split("\n")[0]
+    command = " ".join(_quoted(word) for word in spec.get("command", ())) or _script(spec)
     screen.fields(
         {
             "job": f"{info.id} {info.name}".rstrip(),
             "state": f"{info.state.value}{f': {info.reason}' if info.reason not in ('', info.state) else ''}",
             "tasks": f"{info.tasks}: {counts}" if info.tasks > 1 else "",
+            "array": _array_text(_array(info)),
+            "ready": "" if info.ready is None else f"{info.ready} of {plural(info.tasks, 'task')}",
+            "service": _service(spec),
             "exit code": "" if info.exit_code is None else str(info.exit_code),
             "command": command,
             "workdir": str(spec.get("workdir", "")),
+            "ships": str(spec.get("ship", "")),
+            "collects": ", ".join(spec.get("collect", ()))
+            + (" (also of failed attempts)" if "collect_when" in spec else ""),
             "stdin": str(spec.get("stdin", "")),
             "stdout": str(spec.get("stdout", "")),
             "stderr": str(spec.get("stderr", "") or spec.get("stdout", "")),
+            "runs on": "the first node" if spec.get("first_node") else "",
+            "nodes": "whole ones" if spec.get("exclusive") else "",
+            "ranks": f"{spec['ranks_per_node']} on each node" if spec.get("ranks_per_node") else "",
+            "interactive": str(spec.get("interactive") or ""),
+            "on hangup": str(spec.get("on_hangup", "")),
             "open mode": str(spec.get("open_mode", "")),
+            **places,
             "user": info.user,
             "account": info.account,
             "queue": info.queue,
             "priority": str(info.priority),
             "request": amounts(info.request) + (f" on each of {info.nodes} nodes" if info.nodes > 1 else ""),
+            "within": f"one {spec['within']}" if "within" in spec else "",
             "walltime": limit(info.walltime),
             "after": _after(spec.get("dependencies", ())),
             "on dependency failed": str(spec.get("on_dependency_failed", "")) if spec.get("dependencies") else "",
@@ -187,13 +305,41 @@ def _render_job(screen: Screen, info: JobInfo, used: str = "") -> None:
             "excludes": ", ".join(spec.get("exclude", ())),
             "secrets": ", ".join(spec.get("secrets", ())),
             "gates": ", ".join(f"{gate['name']} ({_gate_fields(gate)})" for gate in spec.get("gates", ())),
+            "notifies": ", ".join(f"{one['to']} ({', '.join(one['on'])})" for one in spec.get("notify", ())),
             "sandbox": ", ".join(spec.get("sandbox", ())),
             "labels": ", ".join(f"{key}={value}" for key, value in info.labels.items()),
             "comment": str(spec.get("comment", "")),
             "trace": info.trace_id if spec.get("traceparent") else "",
-            "removed": info.removed,
+            "removed": ", ".join(
+                filter(None, (info.removed, plural(info.tasks_removed, "task") if info.tasks_removed else ""))
+            ),
         }
     )
+
+
+def _service(spec: Mapping[str, Any]) -> str:
+    """`restart always, 5 times within 10m; ports http, admin=9000; GET /healthz of http every 10s`"""
+    from hal.core.model import Restart, Retries, Service, convert, plural
+
+    if spec.get("service") is None:
+        return ""
+    service, retries = convert(spec["service"], Service), convert(spec.get("retries", {}), Retries)
+    parts = [f"restart {service.restart}"]
+    if service.restart is not Restart.NEVER:
+        parts[0] += f", {plural(retries.max, 'time')} within {service.window}"
+    if service.ports:
+        ports = (f"{name}={number}" if number else name for name, number in service.ports.items())
+        parts.append(f"ports {', '.join(ports)}")
+    if (probe := service.readiness) is not None:
+        of = f" of {probe.port}" if probe.port else ""
+        what = " ".join(map(_quoted, probe.command)) or (f"GET {probe.http}{of}" if probe.http else f"tcp{of}")
+        parts.append(f"ready: {what}, every {probe.interval}")
+    if (replaces := service.replaces) is not None:
+        parts.append(
+            f"replaces job {replaces.job}, at most {replaces.max_unavailable} unavailable, "
+            f"given up after {replaces.give_up_after}"
+        )
+    return "; ".join(parts)
 
 
 def _gate_fields(gate: dict[str, Any]) -> str:
@@ -266,6 +412,17 @@ def _counted(cgroup: int) -> str:
         return "of all its processes"
     first = "of the first process and those it waited for"
     return f"{', '.join(whole)} of all its processes, the rest {first}" if whole else first
+
+
+def _script(spec: Mapping[str, Any]) -> str:
+    """`script of 12 lines (#!/bin/bash): a 'b c'`"""
+    from hal.core.model import plural
+
+    lines = str(spec.get("script", "")).splitlines()
+    if not lines:
+        return ""
+    arguments = " ".join(_quoted(word) for word in spec.get("arguments", ()))
+    return f"script of {plural(len(lines), 'line')} ({lines[0]}){f': {arguments}' if arguments else ''}"
 
 
 def _quoted(word: str) -> str:

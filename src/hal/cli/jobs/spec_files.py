@@ -9,6 +9,12 @@ from hal.cli.kit.input_files import STDIN
 from hal.core.model import JobSpec, SpecError
 from hal.core.model.text import plain_from_text, specs_from_text
 
+_WITH_UNIT = frozenset(
+    {"walltime", "signal.before", "retries.backoff", "retries.longest"}
+    | {f"request.{name}" for name in ("memory", "mem", "disk")}
+)
+"""Fields whose numbers need a unit where people type them; in a file a number has the documented one."""
+
 
 def specs_of(name: str, text: str, kind: str, settings: Mapping[str, Any]) -> list[JobSpec]:
     """Read the jobs in a file, and apply `--set` to each.
@@ -39,5 +45,6 @@ def _changed(raw: Mapping[Any, Any], settings: Mapping[str, Any]) -> dict[Any, A
             inner = at.get(name)
             at[name] = dict(inner) if isinstance(inner, Mapping) else {}
             at = at[name]
-        at[last] = value
+        plain = isinstance(value, int | float) and not isinstance(value, bool)
+        at[last] = str(value) if plain and path in _WITH_UNIT else value
     return out

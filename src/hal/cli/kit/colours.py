@@ -15,6 +15,7 @@ STATE_COLOURS = {
     "timed-out": "red",
     "cancelled": "bright_black",
     "unreachable": "red",
+    "stopped": "yellow",
     "down": "red",
     "cordoned": "magenta",
     "draining": "yellow",

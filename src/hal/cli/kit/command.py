@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import difflib
 import inspect
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NoReturn
 
 import click
 
@@ -33,6 +33,14 @@ class UnknownOptionError(click.NoSuchOption):
         self.hint = hint
 
 
+class UnlikelyValueError(click.BadParameter):
+    """A value that an option cannot have; `hint`, if not empty, says which option was probably meant."""
+
+    def __init__(self, message: str, ctx: click.Context | None, param: click.Parameter | None, hint: str) -> None:
+        super().__init__(message, ctx, param)
+        self.hint = hint
+
+
 class HalCommand(click.Command):
     """A command with the common options and examples below its options."""
 
@@ -41,15 +49,33 @@ class HalCommand(click.Command):
         *args: Any,
         examples: str = "",
         output: bool = False,
+        formats: Sequence[str] = FORMATS,
+        offline: bool = False,
         instead: Mapping[str, str] | None = None,
         **attrs: Any,
     ) -> None:
-        """As click's. instead: by the name of an option that people expect in vain, what to type instead."""
+        """As click's.
+
+        Args:
+            formats: that `-o` takes.
+            offline: it needs no running HAL; its help does not name the options that choose one.
+            instead: by the name of an option that people expect in vain, what to type instead.
+        """
         attrs["context_settings"] = {**CONTEXT, **attrs.get("context_settings", {})}
         super().__init__(*args, **attrs)
         self.examples = inspect.cleandoc(examples)
         self.instead = instead or {}
-        self.params.extend(place_options() + (output_options() if output else []))
+        self.params.extend(place_options(hidden=offline) + (output_options(formats) if output else []))
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """As click's; while a shell completes, they complete names that HAL knows."""
+        params = super().get_params(ctx)
+        if ctx.resilient_parsing:
+            from hal.cli.kit.value_completion import complete_values
+
+            for param in params:
+                complete_values(param)
+        return params
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """As click's.
@@ -60,7 +86,14 @@ class HalCommand(click.Command):
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
-            raise UnknownOptionError(error, self.instead.get(error.option_name, "")) from None
+            raise UnknownOptionError(error, self._hint(error.option_name)) from None
+
+    def _hint(self, option: str) -> str:
+        """What to type instead of an option that does not exist; '' if only its spelling can say."""
+        from hal.cli.kit.synonyms import option_hint
+
+        known = {name for parameter in self.params for name in parameter.opts}
+        return self.instead.get(option, "") or option_hint(option, known)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Examples, as they are."""
@@ -82,13 +115,18 @@ def command(name: str, *, examples: str, output: bool = False, **attrs: Any) -> 
     return click.command(name, cls=HalCommand, examples=examples, output=output, **attrs)
 
 
-def place_options() -> list[click.Parameter]:
-    """Which HAL to talk to, and whether to print notes."""
+def place_options(*, hidden: bool = False) -> list[click.Parameter]:
+    """Which HAL to talk to, and whether to print notes.
+
+    Args:
+        hidden: the help does not name those that choose a HAL.
+    """
     return [
         click.Option(
             ["--home"],
             metavar="DIR",
             callback=_keep("home"),
+            hidden=hidden,
             expose_value=False,
             help="Home directory of the HAL to use (default: $HAL_HOME, else ~/.local/state/hal).",
         ),
@@ -96,6 +134,7 @@ def place_options() -> list[click.Parameter]:
             ["--url"],
             metavar="URL",
             callback=_keep("url"),
+            hidden=hidden,
             expose_value=False,
             help="Use the HAL at https://HOST:PORT, with the token in $HAL_TOKEN (default: $HAL_URL).",
         ),
@@ -103,6 +142,7 @@ def place_options() -> list[click.Parameter]:
             ["--plain"],
             is_flag=True,
             callback=_keep("unencrypted"),
+            hidden=hidden,
             expose_value=False,
             help="Allow unencrypted http:// to other machines (default: $HAL_PLAIN).",
         ),
@@ -116,18 +156,31 @@ def place_options() -> list[click.Parameter]:
     ]
 
 
-def output_options() -> list[click.Parameter]:
+def output_options(formats: Sequence[str] = FORMATS) -> list[click.Parameter]:
     """The format of results."""
     return [
         click.Option(
             ["-o", "--output"],
-            type=click.Choice(FORMATS),
+            type=_Format(formats),
             callback=_keep("format"),
             expose_value=False,
             help="Output format (default: table).",
         ),
         click.Option(["--json"], is_flag=True, callback=_json, expose_value=False, help="Same as -o json."),
     ]
+
+
+class _Format(click.Choice[str]):
+    """A format of results; whoever types a file there means another option."""
+
+    def fail(self, message: str, param: click.Parameter | None = None, ctx: click.Context | None = None) -> NoReturn:
+        """As click's, with a word about files where the command has some."""
+        others = [other for other in ctx.command.params if isinstance(other, click.Option)] if ctx is not None else []
+        names = [max(other.opts, key=len) for other in others if (other.metavar or "").startswith("FILE")]
+        hint = f"a file is named with {' or '.join(names)}" if names else ""
+        if "--stdout" in names:
+            hint = "the output of a job goes to --stdout FILE"
+        raise UnlikelyValueError(message, ctx, param, hint)
 
 
 def _keep(field: str) -> Callable[[click.Context, click.Parameter, Any], None]:

@@ -6,21 +6,15 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 from hal.core.model import format_duration, readable_amount
+from hal.core.model.units import UNLIMITED_TEXT, format_clock
 
 NOTHING = "-"
+MAX_ID_DIGITS = 18
 
 
 def span(ms: int | None) -> str:
-    """`1d 2h`, `3:05:07`, `2:09`, `0.4s`: short, for a column."""
-    if ms is None or ms < 0:
-        return NOTHING
-    if ms < 10_000:
-        return f"{ms / 1000:.1f}s"
-    seconds = ms // 1000
-    if seconds >= 172_800:
-        return f"{seconds // 86_400}d{seconds % 86_400 // 3600}h"
-    hours, minutes = seconds // 3600, seconds // 60 % 60
-    return f"{hours}:{minutes:02}:{seconds % 60:02}" if hours else f"{minutes}:{seconds % 60:02}"
+    """`12d3h`, `3:05:07`, `2:09`, `0.4s`: short, for a column."""
+    return NOTHING if ms is None or ms < 0 else format_clock(ms)
 
 
 def instant(ms: int | None) -> str:
@@ -30,7 +24,7 @@ def instant(ms: int | None) -> str:
 
 def limit(ms: int | None) -> str:
     """A walltime."""
-    return format_duration(ms) if ms else "none"
+    return format_duration(ms) if ms else UNLIMITED_TEXT
 
 
 def amounts(of: Mapping[str, int]) -> str:
@@ -50,3 +44,8 @@ def used(node_capacity: Mapping[str, int], free: Mapping[str, int], name: str) -
 def resources_of(capacities: Iterable[Mapping[str, int]]) -> list[str]:
     """Names of what somebody has beside cpu, memory and gpu."""
     return sorted({name for capacity in capacities for name in capacity} - {"cpu", "memory", "gpu"})
+
+
+def id_number(text: str) -> int:
+    """The number of a job's id, for sorting; 0 for what is none, which only a server says that is not HAL's."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= MAX_ID_DIGITS else 0

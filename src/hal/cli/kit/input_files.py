@@ -32,7 +32,8 @@ def read_text(name: str) -> str:
     except PermissionError:
         raise DeniedError(f"file '{name}' may not be read by you", hint=f"see its permissions: ls -l {name}") from None
     except OSError as error:
-        raise SpecError(f"file '{name}' cannot be read: {error.strerror or error}") from error
+        why = error.strerror or str(error)
+        raise SpecError(f"file '{name}' cannot be read: {why}", hint=f"see what it is: ls -ld {name}") from error
     if len(data) > MAX_SPEC_BYTES:
         raise SpecError(f"file '{name}' is longer than {MAX_SPEC_BYTES} bytes", hint="check that it is the right file")
     try:
@@ -43,7 +44,7 @@ def read_text(name: str) -> str:
             hint="check that it is the right file",
         ) from None
     if not text.strip():
-        raise SpecError(f"file '{name}' is empty")
+        raise SpecError(f"file '{name}' is empty", hint="check that it is the right file, and was written")
     return text
 
 

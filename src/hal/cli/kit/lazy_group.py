@@ -64,9 +64,14 @@ class NounGroup(click.Group):
         if name not in known and name not in self._aliases and not name.startswith("-"):
             near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
             path = ctx.command_path
-            advice = f"did you mean '{path} {near[0]}'?" if near else f"see {path} --help"
+            spelled = f"did you mean '{path} {near[0]}'?" if near else f"see {path} --help"
+            advice = self.meaning_of(args) or spelled
             raise UnknownCommandError(f"there is no command '{path} {name}'", ctx, advice)
         return super().resolve_command(ctx, args)
+
+    def meaning_of(self, words: list[str]) -> str:
+        """What to type instead of words whose meaning is known and which are no command; '' if only spelling helps."""
+        return ""
 
 
 class LazyGroup(NounGroup):
@@ -75,6 +80,12 @@ class LazyGroup(NounGroup):
     def __init__(self, name: str, *, lazy: Mapping[str, Lazy], **attrs: Any) -> None:
         super().__init__(name, **attrs)
         self._lazy = dict(lazy)
+
+    def meaning_of(self, words: list[str]) -> str:
+        """By what other schedulers and shells call it."""
+        from hal.cli.kit.synonyms import command_hint
+
+        return command_hint(words)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """In the order in which they are shown."""

@@ -19,12 +19,15 @@ _SHOWN = {"finalising": "is being stopped"}
 """States that are shown in other words."""
 
 
-def report(screen: Screen, outcomes: Iterable[Outcome], done: str = "", *, details: bool = False) -> int:
+def report(
+    screen: Screen, outcomes: Iterable[Outcome], done: str = "", *, details: bool = False, counts: bool = False
+) -> int:
     """Print each outcome as it comes; returns the largest of their exit codes, 0 when all succeeded.
 
     Args:
         done: what to print when the controller names no state.
         details: print the details of what was done in place of the state.
+        counts: print them, which say of how many tasks that was, behind the state.
     """
     code = exit_codes.OK
     reported = []
@@ -40,7 +43,8 @@ def report(screen: Screen, outcomes: Iterable[Outcome], done: str = "", *, detai
                 click.echo(printable(f"hint: {outcome.hint}"), err=True)
         elif not screen.quiet:
             shown = outcome.detail if details else _SHOWN.get(outcome.state, outcome.state)
-            screen.line(f"{outcome.id} {shown or done}")
+            more = f": {outcome.detail}" if outcome.detail and counts else ""
+            screen.line(f"{outcome.id} {shown or done}{more}")
     if screen.plain:
         screen.emit(reported)
     return code

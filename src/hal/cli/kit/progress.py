@@ -17,6 +17,11 @@ class Progress:
         self._shown = not screen.quiet and self._stream.isatty()
         self._drawn = ""
 
+    @property
+    def shown(self) -> bool:
+        """Whether there is a terminal to show it on."""
+        return self._shown
+
     def show(self, text: str) -> None:
         """Replace the line."""
         text = printable(text)

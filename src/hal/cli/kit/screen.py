@@ -121,9 +121,10 @@ class Screen:
             print_rich(self.out, columns, rows, state_column)
             return
         rows = [[_printable(cell) for cell in row] for row in rows]
-        widths = [max(len(row[i]) for row in (columns, *rows)) for i in range(len(columns))]
+        widths = [max(_width(row[i]) for row in (columns, *rows)) for i in range(len(columns))]
         for row in (columns, *rows):
-            self.line("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+            cells = (cell + " " * (width - _width(cell)) for cell, width in zip(row, widths, strict=True))
+            self.line("  ".join(cells).rstrip())
 
     def fields(self, pairs: Mapping[str, str]) -> None:
         """Print names and values, one pair a line; empty values are left out."""
@@ -160,6 +161,15 @@ def as_plain(value: Any) -> Any:
     from hal.core.model import enc_hook
 
     return msgspec.to_builtins(value, enc_hook=enc_hook)
+
+
+def _width(text: str) -> int:
+    """How many columns of a terminal a text takes: a wide letter takes two."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
 
 
 def _printable(text: str) -> str:

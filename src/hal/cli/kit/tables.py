@@ -16,13 +16,13 @@ from hal.core.model.printable import printable
 
 GAP = 2
 """Spaces between columns."""
-NARROW_FIRST = ("NAME", "REASON", "LABELS", "MESSAGE", "WAIT/REASON", "NODES", "DESCRIPTION")
+NARROW_FIRST = ("NAME", "REASON", "LABELS", "MESSAGE", "NODES", "DESCRIPTION")
 """Columns whose texts are shortened where the window is narrow; the others are shown whole."""
 LEAST = 8
 """No text is shortened below this."""
 LEFT_OUT_FIRST = (
-    "LABELS", "DESCRIPTION", "STARTED", "CAUSE", "NODES", "USER", "QUEUE", "DEFAULT", "MAX", "RUNNING", "HELD", "JOBS",
-    "WAIT/REASON", "REASON", "MESSAGE", "TASKS", "TIME", "EXIT", "ATTEMPT",
+    "LABELS", "DESCRIPTION", "STARTED", "CAUSE", "LEFT", "NODES", "USER", "QUEUE", "DEFAULT", "MAX", "RUNNING", "HELD",
+    "JOBS", "REASON", "MESSAGE", "TASKS", "TIME", "EXIT", "ATTEMPT", "LEVEL", "IDLE",
 )  # fmt: skip
 """Columns that are left out, in this order, where shortening is not enough."""
 

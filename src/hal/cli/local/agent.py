@@ -89,7 +89,7 @@ def agent(
         if saved is not None and not offer.given and called == saved.node.name:
             plan = saved.node
         else:
-            (plan,) = offer.plan(1, called)
+            (plan,) = offer.plan(1, called, home.config)
         again = saved.restart if saved is not None and restart is None else restart is not False
         layout = AgentLayout(node=plan, controllers=wanted, restart=foreground or again)
         runs = bool(keeper(home, plan.name).identity or agent_process(home, plan.name).identity)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,7 +38,7 @@ def check(screen: Screen, file: Path | None) -> None:
     """Check a hal.toml as a start of HAL does.
 
     Finds unknown sections and settings, values that make no sense, policies that are not installed, and mistakes in the
-    policy. The first mistake is the error.
+    policy or the file of the topology. The first mistake is the error.
     """
     path = _path(screen, file)
     settings = effective_settings_of(path, must_exist=file is not None)
@@ -95,10 +96,11 @@ def effective_settings_of(path: Path, *, must_exist: bool) -> list[Effective]:
     from msgspec.structs import replace
 
     from hal.core.model.errors import NotFoundError, SpecError
-    from hal.daemons.controller.config import read_config, settings_in_force
+    from hal.daemons.controller.config import read_config, settings_in_force, with_topology
     from hal.daemons.controller.startup.plugins import check_names, load_policies
     from hal.runtime import step_users
     from hal.runtime.config_file import config_text, is_anothers, others_sections
+    from hal.runtime.topology_file import read_topology
 
     if must_exist and not path.exists():
         raise NotFoundError(f"there is no file {path}", hint="without FILE, hal.toml of this HAL is read")
@@ -108,6 +110,7 @@ def effective_settings_of(path: Path, *, must_exist: bool) -> list[Effective]:
         settings = settings_in_force(text, str(path), others_sections())
         read = read_config(text, is_anothers)
         check_names(read.engine, read.admit)
+        with_topology(read, partial(read_topology, path.parent))
     except SpecError as error:
         raise SpecError(f"{path}: {error.message.removeprefix('hal.toml: ')}", hint=error.hint) from error
     lends = ("access", step_users.SETTING)

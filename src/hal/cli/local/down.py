@@ -98,6 +98,7 @@ def _report(screen: Screen, home: Home, stopped: bool, nodes: list[str], left: i
     if screen.quiet:
         return exit_codes.OK
     rest = f"; {plural(left, 'step')} left running (hal up finds them again)" if left else ""
-    stopped_nodes = f" and {plural(len(nodes), 'node')}" if nodes else ""
-    screen.line(f"stopped {'the controller' if stopped else 'what was left'}{stopped_nodes}{rest}")
+    # Without a controller, nodes were all that was left.
+    parts = ["the controller"] * stopped + [plural(len(nodes), "node")] * bool(nodes)
+    screen.line(f"stopped {' and '.join(parts)}{rest}")
     return exit_codes.OK

@@ -14,10 +14,11 @@ from typing import Final
 import msgspec
 
 from hal.core.model import ConflictError, InternalError, SpecError, plural
-from hal.core.model.facts import check_domain
+from hal.core.model.devices import GPU, WHOLE
+from hal.core.model.facts import GpuFacts, check_domain
 from hal.core.model.node_address import check_node_address
 from hal.core.model.node_config import check_labels
-from hal.runtime.gpus import read_gpus
+from hal.runtime.gpus import machine_gpus
 from hal.runtime.home import Home, check_node_name
 from hal.runtime.privacy import write_private
 from hal.runtime.regular_files import read_regular
@@ -43,6 +44,9 @@ class NodePlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Where other machines reach it; empty: where the controller sees it."""
     max_processes: int | None = None
     """Of each step; 0: as many as the kernel gives; None: as many as a keeper allows by itself."""
+    gpus: tuple[int, ...] | None = None
+    """Indexes of the machine's GPUs that are its own; (): it counts them only. None: an earlier version's, or there is
+    none."""
 
     def keeper_arguments(self) -> list[str]:
         """What its keeper is started with, beside --home."""
@@ -57,6 +61,8 @@ class NodePlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             words += ["--address", self.address]
         if self.max_processes is not None:
             words += ["--max-processes", str(self.max_processes)]
+        if self.gpus is not None:
+            words += ["--gpu", ",".join(map(str, self.gpus))]
         return words
 
 
@@ -140,11 +146,14 @@ def plan_nodes(
     domain: str = "",
     address: str = "",
     max_processes: int | None = None,
+    declared: tuple[GpuFacts, ...] = (),
 ) -> tuple[NodePlan, ...]:
     """Plan `count` equal nodes; each has an equal share of what is not given: at least one core, whole GPUs.
 
     One is named after its host, several, which share it, n1 … nN; with a name they have that one, NAME1 … NAMEN.
 
+    Args:
+        declared: GPUs that the site declares; without them they are looked for.
     Raises:
         SpecError: they are too many, or the name is not valid.
     """
@@ -155,8 +164,9 @@ def plan_nodes(
     cpu_milli = cpu_milli or max(1, cores_here() // count) * 1000
     memory_bytes = memory_bytes or memory_here_bytes() // count // MIB * MIB
     offered = dict(resources or {})
-    if "gpu" not in offered and (gpus := len(read_gpus())):
-        offered["gpu"] = gpus // count * 1000
+    gpus = machine_gpus(declared)
+    if GPU not in offered and gpus:
+        offered[GPU] = len(gpus) // count * WHOLE
     names = [name or host_node_name()] if count == 1 else [f"{name or 'n'}{i + 1}" for i in range(count)]
     return tuple(
         NodePlan(
@@ -168,9 +178,21 @@ def plan_nodes(
             domain=check_domain(domain),
             address=check_node_address(address),
             max_processes=max_processes,
+            gpus=_share(gpus, offered.get(GPU, 0), number, count),
         )
-        for one in names
+        for number, one in enumerate(names)
     )
+
+
+def _share(gpus: tuple[GpuFacts, ...], capacity: int, number: int, count: int) -> tuple[int, ...] | None:
+    """Indexes of the GPUs of one of `count` nodes, each of which offers that many thousandths; () where there are not
+    as many, or parts of some are offered."""
+    each, part = divmod(capacity, WHOLE)
+    if not gpus:
+        return None
+    if part or each * count > len(gpus):
+        return ()
+    return tuple(gpu.index for gpu in gpus[number * each : (number + 1) * each])
 
 
 def same_or_refused(asked: Layout, running: Layout) -> Layout:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import wraps
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
@@ -17,7 +18,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 _OPTIONS = (
     click.option("--cpus", metavar="C", help="Cores of each node (default: an equal share of all)."),
     click.option("--memory", metavar="SIZE", help="Memory of each node (default: an equal share of all)."),
-    click.option("--gpus", metavar="G", help="GPUs of each node (default: an equal share of those that NVML finds)."),
+    click.option("--gpus", metavar="G", help="GPUs of each node (default: an equal share of those that are found)."),
     click.option("--resource", metavar="NAME=N", multiple=True, help="Other resource of each node; repeatable."),
     click.option("--label", metavar="K=V", multiple=True, help="Label of each node; repeatable."),
     click.option("--domain", metavar="PATH", default="", help="Location of this machine, such as dc1/rack3."),
@@ -51,13 +52,19 @@ class Offer:
         """Whether any option was given."""
         return self != Offer(cpu_milli=None, memory_bytes=None, resources={}, labels={}, domain="")
 
-    def plan(self, count: int, name: str | None) -> tuple[NodePlan, ...]:
+    def plan(self, count: int, name: str | None, config: Path) -> tuple[NodePlan, ...]:
         """Plan `count` equal nodes.
 
+        Args:
+            config: hal.toml, which may declare GPUs.
         Raises:
-            SpecError: as `layout.plan_nodes`.
+            SpecError: as `layout.plan_nodes`; hal.toml is invalid.
         """
         from hal.cli.local.layout import plan_nodes
+        from hal.core.model.config_sections import read_own
+        from hal.core.model.declared_gpus import declared_gpus
+        from hal.core.model.node_config import NODE
+        from hal.runtime.config_file import config_text
 
         return plan_nodes(
             count,
@@ -69,6 +76,7 @@ class Offer:
             domain=self.domain,
             address=self.address,
             max_processes=self.max_processes,
+            declared=declared_gpus(read_own(config_text(config), NODE, str(config)).gpus),
         )
 
 
@@ -134,7 +142,10 @@ def _offer(
     cpu_milli = None if cpus is None else parse_amount("cpu", cpus, field="--cpus")
     memory_bytes = None if memory is None else parse_amount("memory", memory, field="--memory")
     if cpu_milli == 0 or memory_bytes == 0:
-        raise SpecError("--cpus, --memory: a node needs some of both to run anything")
+        raise SpecError(
+            "--cpus, --memory: a node needs some of both to run anything",
+            hint="without them it has all of this machine",
+        )
     others = {} if gpus is None else {"gpu": gpus}
     others |= {resource_name(key): text for key, text in pairs("--resource", resource).items()}
     amounts = Resources({key: parse_amount(key, text, field=key) for key, text in others.items()})

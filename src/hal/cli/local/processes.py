@@ -20,6 +20,7 @@ from hal.runtime.home import Home
 from hal.runtime.identity import ProcessIdentity, identify, kill, running, wait_gone, write_pid_file
 from hal.runtime.inheritance import daemon_environment
 from hal.runtime.regular_files import NotRegularError, open_own, open_regular
+from hal.runtime.startup import SUPERVISOR
 
 STOP_CONTROLLER_S = 20.0
 STOP_KEEPER_S = 30.0
@@ -32,7 +33,6 @@ BUSY_S = 2.0
 """How long to wait for another `hal up` or `hal down`: the supervisor takes a moment to start something."""
 STOP_PLANE_S = 15.0
 STOP_SUPERVISOR_S = 10.0
-SUPERVISOR = "supervisor"
 PLANE_PREFIX = "plane-"
 SUPERVISOR_MODULE = "hal.cli.local.supervisor"
 DAEMONS = b"hal.daemons."

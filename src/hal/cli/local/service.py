@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -12,41 +11,15 @@ import click
 from hal.cli.kit.command import command, pass_screen
 from hal.cli.kit.lazy_group import NounGroup
 from hal.cli.kit.screen import Screen
+from hal.cli.local.backup import KEEP
+from hal.cli.local.units import OURS, backup_units, service_unit
 
 if TYPE_CHECKING:
     from hal.runtime.home import Home
 
 SYSTEM_UNITS: Final = Path("/etc/systemd/system")
 DEFAULT_NAME: Final = "hal"
-OURS: Final = "# Written by `hal service install`"
-UNIT: Final = """\
-{ours}; another call writes it again. Changes of your own: systemctl edit {name}
-[Unit]
-Description=HAL scheduler, home {home}
-Documentation=man:systemd.service(5)
-{after}
-[Service]
-Type=notify
-NotifyAccess=main
-{user}Environment={environment}
-ExecStart={start}
-Restart=on-failure
-RestartSec=5
-WatchdogSec=60
-# A first start compiles the engine, minutes on a busy machine.
-TimeoutStartSec=900
-TimeoutStopSec=180
-# Steps outlive a restart of HAL, and a step that runs out of memory ends alone.
-KillMode=process
-OOMPolicy=continue
-Delegate=yes
-TasksMax=infinity
-LimitNOFILE=524288
-
-[Install]
-WantedBy={target}
-"""
-AFTER_NETWORK: Final = "Wants=network-online.target\nAfter=network-online.target postgresql.service\n"
+DAILY: Final = "daily"
 
 service = NounGroup(
     "service",
@@ -74,16 +47,32 @@ def _place_options(function: click.decorators.FC) -> click.decorators.FC:
     hal service install                          # starts what `hal up` started the last time
     hal service install -- --nodes 2 --with prices
     hal service install --run-as hal --home /var/lib/hal
+    hal service install --backup /var/backups/hal    # and a timer that makes backups
     hal service install --print                  # show the unit, write nothing
     """,
 )
 @_place_options
 @click.option("--run-as", metavar="USER", help="With --system: the user that runs HAL (default: the home's owner).")
-@click.option("--print", "only_print", is_flag=True, help="Print the unit and write nothing.")
+@click.option("--backup", metavar="DIR", type=click.Path(path_type=Path), help="Also make backups there by a timer.")
+@click.option(
+    "--backup-at", metavar="TIME", default=DAILY, show_default=True, help="When, as systemd writes calendar events."
+)
+@click.option(
+    "--backup-keep", metavar="N", type=click.IntRange(1), default=KEEP, show_default=True, help="How many stay."
+)
+@click.option("--print", "only_print", is_flag=True, help="Print the units and write nothing.")
 @click.argument("options", metavar="[-- OPTION...]", nargs=-1, type=click.UNPROCESSED)
 @pass_screen
 def install(
-    screen: Screen, user: bool | None, name: str, run_as: str | None, only_print: bool, options: tuple[str, ...]
+    screen: Screen,
+    user: bool | None,
+    name: str,
+    run_as: str | None,
+    backup: Path | None,
+    backup_at: str,
+    backup_keep: int,
+    only_print: bool,
+    options: tuple[str, ...],
 ) -> None:
     """Write a unit of systemd; OPTIONs are of `hal up`, or of `hal agent` in the home of a joined node."""
     from hal.cli.local.layout import saved_agent
@@ -99,30 +88,41 @@ def install(
     verb = "agent" if saved_agent(home) is not None else "up"
     _check_options(verb, options)
     runs_as = "" if mine else _user(run_as) if run_as else _owner(home)
-    text = _unit(home, name, [verb, "--foreground", *options], runs_as, mine=mine)
+    units = {path.name: service_unit(home.root, name, [verb, "--foreground", *options], runs_as, mine=mine)}
+    if backup is not None:
+        if verb == "agent":
+            raise SpecError("--backup: this is the home of a node; the state is on the controller's machine")
+        _check_calendar(backup_at)
+        units |= backup_units(home.root, name, backup.absolute(), backup_keep, backup_at, runs_as, mine=mine)
     if only_print:
-        for line in text.splitlines():
-            screen.line(line)
+        for text in units.values():
+            for line in text.splitlines():
+                screen.line(line)
         return
-    _check_ours(path)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    except OSError as error:
-        raise DeniedError(
-            f"{path} cannot be written: {error.strerror}", hint="as root, or a unit of your own: --user"
-        ) from error
+    paths = [path.with_name(file) for file in units]
+    for one in paths:
+        _check_ours(one)
+    for one, text in zip(paths, units.values(), strict=True):
+        try:
+            one.parent.mkdir(parents=True, exist_ok=True)
+            one.write_text(text)
+        except OSError as error:
+            raise DeniedError(
+                f"{one} cannot be written: {error.strerror}", hint="as root, or a unit of your own: --user"
+            ) from error
     control = f"systemctl{' --user' if mine else ''}"
-    next_commands = [f"{control} daemon-reload", f"{control} enable --now {name}"]
+    timer = "" if backup is None else f" {name}-backup.timer"
+    next_commands = [f"{control} daemon-reload", f"{control} enable --now {name}{timer}"]
     if mine:
         next_commands.append("loginctl enable-linger    # so that HAL also runs while you are not logged in")
 
     def render() -> None:
-        screen.line(f"wrote {path}")
+        for one in paths:
+            screen.line(f"wrote {one}")
         for line in next_commands:
             screen.line(f"next: {line}")
 
-    screen.show({"path": str(path), "next": next_commands}, render)
+    screen.show({"path": str(path), "paths": [str(one) for one in paths], "next": next_commands}, render)
 
 
 @command(
@@ -135,25 +135,31 @@ def install(
 @_place_options
 @pass_screen
 def remove(screen: Screen, user: bool | None, name: str) -> None:
-    """Remove the unit; what runs is left running."""
+    """Remove the unit, and those that make backups; what runs is left running, and backups are kept."""
     from hal.core.model import DeniedError, NotFoundError
 
     mine = os.geteuid() != 0 if user is None else user
     path = _path(name, mine)
-    _check_ours(path)
-    try:
-        path.unlink()
-    except FileNotFoundError:
-        raise NotFoundError(f"there is no unit {path}", hint="units have names: --name") from None
-    except OSError as error:
-        raise DeniedError(f"{path} cannot be removed: {error.strerror}", hint="remove it as its owner") from error
+    backups = [path.with_name(f"{name}-backup{ending}") for ending in (".timer", ".service")]
+    found = [one for one in (path, *backups) if one.exists()]
+    if path not in found:
+        raise NotFoundError(f"there is no unit {path}", hint="units have names: --name")
+    for one in found:
+        _check_ours(one)
+    for one in found:
+        try:
+            one.unlink()
+        except OSError as error:
+            raise DeniedError(f"{one} cannot be removed: {error.strerror}", hint="remove it as its owner") from error
     control = f"systemctl{' --user' if mine else ''}"
+    timer = f" {name}-backup.timer" if len(found) > 1 else ""
 
     def render() -> None:
-        screen.line(f"removed {path}")
-        screen.line(f"next: {control} disable {name}; {control} daemon-reload")
+        for one in found:
+            screen.line(f"removed {one}")
+        screen.line(f"next: {control} disable --now {name}{timer}; {control} daemon-reload")
 
-    screen.show({"path": str(path)}, render)
+    screen.show({"path": str(path), "paths": [str(one) for one in found]}, render)
 
 
 def _path(name: str, mine: bool) -> Path:
@@ -176,6 +182,21 @@ def _check_options(verb: str, options: tuple[str, ...]) -> None:
     from hal.cli.local.up import up
 
     (up if verb == "up" else agent).make_context(f"hal {verb}", list(options))
+
+
+def _check_calendar(text: str) -> None:
+    """
+    Raises:
+        SpecError: no calendar event could look like that; what it means is for systemd to say.
+    """
+    from hal.core.model import SpecError
+    from hal.core.model.errors import shown
+
+    if not text.strip() or not all(letter.isalnum() or letter in " -:,*/~._+" for letter in text):
+        raise SpecError(
+            f"--backup-at: '{shown(text)}' is no calendar event of systemd",
+            hint="daily, or Mon..Fri 02:30; `systemd-analyze calendar TIME` explains one",
+        )
 
 
 def _check_ours(path: Path) -> None:
@@ -219,39 +240,6 @@ def _owner(home: Home) -> str:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
         return str(uid)
-
-
-def _unit(home: Home, name: str, words: list[str], user: str, *, mine: bool) -> str:
-    start = [sys.executable, "-m", "hal.cli.main", *words]
-    return UNIT.format(
-        ours=OURS,
-        name=name,
-        home=_escaped(str(home.root)),
-        after="" if mine else AFTER_NETWORK,
-        user=f"User={user}\n" if user else "",
-        environment=_quoted(f"HAL_HOME={home.root}"),
-        start=" ".join(_quoted(word).replace("$", "$$") for word in start),
-        target="default.target" if mine else "multi-user.target",
-    )
-
-
-def _escaped(text: str) -> str:
-    """Text of a unit in which systemd replaces nothing."""
-    return "".join(letter if letter.isprintable() else "?" for letter in text).replace("%", "%%")
-
-
-def _quoted(word: str) -> str:
-    """One word of a command line or one variable of a unit, as systemd takes it apart.
-
-    Raises:
-        SpecError: it has a line break.
-    """
-    from hal.core.model import SpecError
-
-    if "\n" in word or "\r" in word:
-        raise SpecError(f"{word!r} has a line break, which no unit can hold", hint="give the path another name")
-    escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
-    return f'"{escaped}"' if any(letter in escaped for letter in " \t'\"\\;") or not escaped else escaped
 
 
 for one in (install, remove):

@@ -28,7 +28,7 @@ from hal.runtime.home import Home
 from hal.runtime.link_note import read_link_note, remove_link_note
 from hal.runtime.startup import EXIT_BAD_INPUT, EXIT_STORE, read_stage
 
-_AWAY = (NodeState.UNREACHABLE, NodeState.DOWN, NodeState.REMOVED)
+_AWAY = (NodeState.UNREACHABLE, NodeState.STOPPED, NodeState.DOWN, NodeState.REMOVED)
 FOLLOWING = "following"
 """Status of a controller that does not lead; the nodes of its machine wait until it does."""
 HEALTHY_S = 600.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -68,11 +69,16 @@ def status(screen: Screen) -> int:
 
     The exit code is 5 if no controller answers, 7 if it answers but cannot store anything (such as on a full disk).
     """
+    from hal.client.addresses.address import StartingError
     from hal.client.sync_client import Client
     from hal.core.model import UnreachableError
     from hal.runtime.startup import read_stage
 
     address = screen.address
+    joined = _joined_node(address.home) if address.home else None
+    if joined is not None:
+        screen.show(joined, lambda: _render_joined(screen, joined))
+        return exit_codes.OK if joined.connected else exit_codes.UNREACHABLE
     report = Report(where=address.named)
     if address.home:
         from hal.cli.local.processes import controller
@@ -87,13 +93,99 @@ def status(screen: Screen) -> int:
             _look(screen, client, report)
     except UnreachableError as error:
         doing = read_stage(address.home) if address.home else ""
-        report.controller = f"starting: {doing}" if doing else "not answering" if report.pid else "not running"
-        report.problems.append(Problem(error.message, error.hint))
-        report.problems += [] if doing else _left_over(screen)
+        restarting = isinstance(error, StartingError) and not doing
+        report.controller = (
+            f"starting: {doing}"
+            if doing
+            else "restarting"
+            if restarting
+            else "not answering"
+            if report.pid
+            else "not running"
+        )
+        report.problems.append(Problem(error.message, "" if restarting else error.hint))
+        report.problems += [] if doing or restarting else _left_over(screen)
     if address.home:
         _look_at_supervision(address.home, report)
     screen.show(report, lambda: _render(screen, report))
     return _EXIT_CODES.get(report.controller, exit_codes.UNREACHABLE)
+
+
+class JoinedNode(msgspec.Struct, kw_only=True):
+    """The status of a home that is a node of a HAL on another machine."""
+
+    home: str
+    node: str
+    controllers: tuple[str, ...]
+    """`HOST:PORT` of each that its agent dials."""
+    connected: bool = False
+    link: str = ""
+    """Which controller it is connected to, or why to none."""
+    since_ms: int | None = None
+    """Since when it is so."""
+    keeper: bool = False
+    agent: bool = False
+    steps: int = 0
+    problems: list[Problem] = []
+
+
+def _joined_node(home: Home) -> JoinedNode | None:
+    """What runs in the home of a joined node; None for a home with a controller of its own."""
+    from hal.cli.local import processes
+    from hal.cli.local.layout import saved_agent
+    from hal.runtime.link_note import link_note_ms, read_link_note
+
+    try:
+        saved = saved_agent(home)
+    except OSError:  # a home of somebody else's
+        return None
+    if saved is None:
+        return None
+    name = saved.node.name
+    note = read_link_note(home, name)
+    found = JoinedNode(
+        home=str(home.root),
+        node=name,
+        controllers=saved.controllers,
+        connected=note is not None and note.connected,
+        link=note.text if note is not None else "",
+        since_ms=link_note_ms(home, name) if note is not None else None,
+        keeper=processes.keeper(home, name).identity is not None,
+        agent=processes.agent(home, name).identity is not None,
+        steps=processes.steps_in_processes(home),
+    )
+    if not found.agent:
+        found.problems.append(Problem(f"the agent of node {name} does not run", "start it: hal agent"))
+    elif note is not None and note.refused:
+        found.problems.append(Problem(f"the controller refuses this node: {note.text}"))
+    elif not found.connected:
+        why = f": {note.text}" if note is not None and note.text else ""
+        found.problems.append(
+            Problem(f"no controller is reached{why}", f"look at {saved.controllers[0].rpartition(':')[0]}: hal status")
+        )
+    return found
+
+
+def _render_joined(screen: Screen, found: JoinedNode) -> None:
+    from hal.cli.kit.formats import instant
+    from hal.core.model import plural
+
+    of = found.controllers[0] if found.controllers else "another machine"
+    since = f" since {instant(found.since_ms)}" if found.since_ms else ""
+    link = f"connected{since}" if found.connected else "not connected"
+    screen.line(f"this is node {found.node} of {of}, {link}")
+    screen.fields(
+        {
+            "home": found.home,
+            "controllers": ", ".join(found.controllers),
+            "keeper": "running" if found.keeper else "not running",
+            "agent": "running" if found.agent else "not running",
+            "steps": plural(found.steps, "step") if found.steps else "none",
+        }
+    )
+    screen.line("jobs and other nodes: hal status on that machine, or hal login https://HOST:PORT")
+    for problem in found.problems:
+        screen.line(f"! {problem.what}{f' → {problem.do}' if problem.do else ''}")
 
 
 def _fingerprint(home: Home) -> str:
@@ -120,7 +212,7 @@ def _look(screen: Screen, client: Client, report: Report) -> None:
     report.lost_after_ms = health.lost_after_ms
     report.problems += [Problem(text) for text in health.warnings]
     _look_at_controllers(client, report)
-    _look_at_nodes(client, report)
+    _look_at_nodes(client, report, _own_nodes(home))
 
 
 def _look_at_supervision(home: Home, report: Report) -> None:
@@ -175,7 +267,7 @@ def _look_at_controllers(client: Client, report: Report) -> None:
     ]
 
 
-def _look_at_nodes(client: Client, report: Report) -> None:
+def _look_at_nodes(client: Client, report: Report, own: Mapping[str, bool] | None) -> None:
     """Add the nodes as the leader sees them; a follower without a leader adds that as a problem.
 
     Raises:
@@ -191,26 +283,52 @@ def _look_at_nodes(client: Client, report: Report) -> None:
         report.problems.append(Problem(error.message, error.hint))
         return
     report.nodes = nodes
-    report.problems += _node_problems(nodes)
+    report.problems += _node_problems(nodes, own)
 
 
 def _jobs_by_state(health: HealthInfo) -> dict[str, int]:
     return {state: count for state, count in health.jobs.items() if count}
 
 
-def _node_problems(nodes: list[NodeInfo]) -> list[Problem]:
+def _node_problems(nodes: list[NodeInfo], own: Mapping[str, bool] | None) -> list[Problem]:
+    """What is wrong with nodes.
+
+    Args:
+        own: those of this machine, and whether their agents run; None where that is not known, as over a network.
+    """
     from hal.core.model import NodeState
 
     if not nodes:
         return [Problem("there are no nodes, so no job can start", "start one: hal up")]
-    return [
-        Problem(
-            f"node {node.name} is {node.state}{f': {node.reason}' if node.reason else ''}",
-            "start it again: hal up" if node.state in (NodeState.UNREACHABLE, NodeState.DOWN) else "",
-        )
-        for node in nodes
-        if node.state is not NodeState.UP
-    ]
+    found = []
+    for node in nodes:
+        if node.state is NodeState.UP:
+            continue
+        what = f"node {node.name} is {node.state.value}{f': {node.reason}' if node.reason else ''}"
+        do = ""
+        if node.state in (NodeState.UNREACHABLE, NodeState.STOPPED, NodeState.DOWN):
+            if own is not None and own.get(node.name):
+                do = "its agent runs here and connects again; if it does not: hal down --leave, then hal up"
+            elif own is not None and node.name in own:
+                do = "start it again: hal up"
+            else:
+                do = "start it on its machine: hal agent"
+        found.append(Problem(what, do))
+    return found
+
+
+def _own_nodes(home: Home | None) -> dict[str, bool] | None:
+    """The nodes that `hal up` starts on this machine, and whether their agents run."""
+    from hal.cli.local.layout import saved_layout
+    from hal.cli.local.processes import agent
+    from hal.core.model import HALError
+
+    if home is None:
+        return None
+    with contextlib.suppress(HALError):  # reported where supervision is looked at
+        layout = saved_layout(home)
+        return {plan.name: agent(home, plan.name).identity is not None for plan in layout.nodes} if layout else {}
+    return None
 
 
 def _left_over(screen: Screen) -> list[Problem]:

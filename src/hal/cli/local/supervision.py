@@ -27,14 +27,13 @@ from hal.runtime.identity import running
 from hal.runtime.link_note import remove_link_note
 from hal.runtime.privacy import write_private
 from hal.runtime.regular_files import read_regular
-from hal.runtime.startup import EXIT_BAD_INPUT, EXIT_STORE
+from hal.runtime.startup import EXIT_BAD_INPUT, EXIT_STORE, MAX_SUPERVISION_BYTES, SUPERVISION_FILE, SUPERVISOR
 
 FIRST_DELAY_S: Final = 0.5
 MOST_DELAY_S: Final = 60.0
 SOUND_S: Final = 120.0
 MAX_OUTPUT_BYTES: Final = 16 << 20
 """A plane's own output is moved to `plane-NAME.out.1` when it is longer."""
-MAX_NOTE_BYTES: Final = 1 << 16
 MAX_ENDED_CHARS: Final = 200
 _HOPELESS: Final = (EXIT_BAD_INPUT, EXIT_STORE)
 
@@ -201,16 +200,16 @@ class Supervisor:
     def _save(self) -> None:
         note = msgspec.json.encode(self.note)
         if note != self._saved:
-            write_private(self._home.run_dir / "supervision.json", note.decode())
+            write_private(self._home.run_dir / SUPERVISION_FILE, note.decode())
             self._saved = note
 
 
 def read_note(home: Home) -> Note:
     """What the supervisor noted; nothing if none runs."""
-    if running(home.pid_file(processes.SUPERVISOR)) is None:
+    if running(home.pid_file(SUPERVISOR)) is None:
         return Note()
     try:
-        return msgspec.json.decode(read_regular(home.run_dir / "supervision.json", MAX_NOTE_BYTES), type=Note)
+        return msgspec.json.decode(read_regular(home.run_dir / SUPERVISION_FILE, MAX_SUPERVISION_BYTES), type=Note)
     except (OSError, msgspec.DecodeError):
         return Note()
 

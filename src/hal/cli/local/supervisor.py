@@ -19,7 +19,6 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Final
 
-from hal.cli.local import processes
 from hal.cli.local.supervision import Supervisor
 from hal.core.model import ConflictError
 from hal.runtime.home import Home
@@ -28,6 +27,7 @@ from hal.runtime.inheritance import confine_daemon
 from hal.runtime.logfile import LogFile
 from hal.runtime.regular_files import open_own
 from hal.runtime.service_manager import ALIVE, notify, watchdog_s
+from hal.runtime.startup import SUPERVISOR
 
 LOOK_S: Final = 0.5
 """Pause between two looks at what runs."""
@@ -67,8 +67,8 @@ def supervising(home: Home) -> Iterator[Supervisor]:
             raise ConflictError(
                 f"HAL at {home.root} is supervised already", hint="stop it first: hal down --leave"
             ) from None
-        pid_file = home.pid_file(processes.SUPERVISOR)
-        log = LogFile(home.log_file(processes.SUPERVISOR))
+        pid_file = home.pid_file(SUPERVISOR)
+        log = LogFile(home.log_file(SUPERVISOR))
         write_pid_file(pid_file)
         try:
             yield Supervisor(home, partial(_write, log))

@@ -64,6 +64,11 @@ DEFAULT_HOST = "127.0.0.1"
 )
 @foreground_options
 @click.option(
+    "--accept-policy",
+    is_flag=True,
+    help="Apply a changed hal.toml even if it removes entries of the policy that were set by commands.",
+)
+@click.option(
     "--new-store",
     is_flag=True,
     help="Accept an empty or older store in place of the known one; jobs missing in it are lost.",
@@ -80,6 +85,7 @@ def up(
     restart: bool | None,
     foreground: bool,
     on_stop: str,
+    accept_policy: bool,
     new_store: bool,
 ) -> None:
     """Whatever is not running is started; if everything runs, nothing changes.
@@ -88,6 +94,7 @@ def up(
     """
     from msgspec.structs import replace
 
+    from hal.cli.local.accepted_policy import settle_policy
     from hal.cli.local.foreground import ended_on_signal, stay
     from hal.cli.local.layout import Layout, saved_agent, saved_layout
     from hal.cli.local.planes import declared_planes
@@ -124,7 +131,7 @@ def up(
             count = 1 if nodes is None else nodes
             if count == 1 and saved is not None and saved.nodes:
                 name = name or saved.nodes[0].name  # what runs there, and what is known of it, stays with the node
-            planned = offer.plan(count, name)
+            planned = offer.plan(count, name, home.config)
             layout = Layout(nodes=planned, tcp=address, wire=agents)
         before = saved or layout
         names = before.planes if planes is None else tuple(name.strip() for name in planes.split(",") if name.strip())
@@ -141,6 +148,7 @@ def up(
         layout.save(home)
         supervise(home, restart=layout.restart and not foreground)
     _print_result(screen, home, layout, started, foreground=foreground)
+    settle_policy(screen, home, accept=accept_policy, asks=not foreground)
     if foreground:
         stay(screen, home, on_stop)
 

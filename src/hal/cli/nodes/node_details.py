@@ -22,6 +22,7 @@ def details(node: NodeInfo) -> dict[str, str]:
         "host": facts.host,
         "address": facts.address,
         "domain": facts.domain,
+        "topology": ", ".join(f"{level} {name}" for level, name in node.domains.items()),
         "cpu": ", ".join(filter(None, (cpu.model, *(plural(count, noun) for count, noun in counts if count)))),
         "memory": size(facts.memory_bytes) if facts.memory_bytes else "",
         "NUMA": _lines(map(_numa, facts.numa)),

@@ -45,14 +45,33 @@ def list_nodes(screen: Screen) -> None:
     output=True,
     examples="""
     hal node show n1
+    hal node show n1 --devices   # sockets, NUMA nodes, caches, GPUs and their links
     hal node show n1 -o yaml
     """,
 )
 @click.argument("names", metavar="NODE...", nargs=-1, required=True)
+@click.option("--devices", is_flag=True, help="Draw what is inside: sockets, NUMA nodes, caches, GPUs and their links.")
 @pass_screen
-def show_nodes(screen: Screen, names: Sequence[str]) -> None:
+def show_nodes(screen: Screen, names: Sequence[str], devices: bool) -> None:
     """Show nodes in full: hardware, labels, and why a node is closed."""
-    _print_nodes(screen, names)
+    if devices:
+        _draw_devices(screen, names)
+    else:
+        _print_nodes(screen, names)
+
+
+def _draw_devices(screen: Screen, names: Sequence[str]) -> None:
+    """Draw the inside of each node, as its agent reported it."""
+    from hal.cli.nodes.device_tree import device_lines
+
+    found = [screen.client.node(name) for name in names]
+
+    def render() -> None:
+        for node in found:
+            for line in device_lines(node.name, node.facts):
+                screen.line(line)
+
+    screen.show(found, render)
 
 
 def _print_nodes(screen: Screen, names: Sequence[str]) -> None:

@@ -65,7 +65,7 @@ def _want(one: WantInfo, now_ms: int) -> tuple[str, ...]:
         str(one.jobs),
         str(one.tasks),
         each,
-        str(one.nodes),
+        f"{one.nodes} in one {one.within}" if one.within else str(one.nodes),
         _names(one.queues, one.more_queues),
         _names(one.users, one.more_users),
         one.head,

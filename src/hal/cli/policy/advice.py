@@ -152,7 +152,7 @@ def _of_json(file: str, text: str) -> list[tuple[str, float | None]]:
     try:
         plain = json.loads(text)
     except ValueError as error:
-        raise SpecError(f"file '{file}' is not JSON: {error}") from error
+        raise SpecError(f"file '{file}' is not JSON: {error}", hint='such as {"n1": 0.5, "n2": 1}') from error
     if isinstance(plain, dict) and isinstance(plain.get("keys"), list) and isinstance(plain.get("values"), list):
         if len(plain["keys"]) != len(plain["values"]):
             raise SpecError(f"file '{file}': {len(plain['keys'])} keys, but {len(plain['values'])} values")
@@ -177,13 +177,18 @@ def _of_csv(file: str, text: str) -> list[tuple[str, float | None]]:
         if not row or not "".join(row).strip():
             continue
         if len(row) != 2:
-            raise SpecError(f"file '{file}', line {number}: {len(row)} columns; a key and a number are expected")
+            raise SpecError(
+                f"file '{file}', line {number}: {len(row)} columns; a key and a number are expected",
+                hint="such as n1,0.5",
+            )
         key, value = (cell.strip() for cell in row)
         try:
             pairs.append((key, float(value) if value else None))
         except ValueError:
             if number > 1:
-                raise SpecError(f"file '{file}', line {number}: '{value}' is not a number") from None
+                raise SpecError(
+                    f"file '{file}', line {number}: '{value}' is not a number", hint="such as n1,0.5"
+                ) from None
     return pairs
 
 

@@ -57,6 +57,8 @@ def show_differences(screen: Screen, differences: Sequence[PolicyDifference]) ->
 
 
 def _show_effects(screen: Screen, effects: PolicyEffects) -> None:
+    from hal.core.model import plural
+
     if effects.refused_jobs:
         screen.line(f"pending jobs that would be refused if submitted now (they stay): {effects.refused_jobs}")
         for job in effects.refused[:MAX_LINES]:
@@ -66,7 +68,7 @@ def _show_effects(screen: Screen, effects: PolicyEffects) -> None:
         for over in effects.over[:MAX_LINES]:
             screen.line(f"  {over.limit} ({over.whose}): {over.now} {over.what} of {over.allowed}")
     if not (effects.refused_jobs or effects.over_limits):
-        screen.note(f"{effects.examined} jobs were checked; none is affected")
+        screen.note(f"{plural(effects.examined, 'job')} checked; none is affected")
 
 
 def _fields(entry: Any) -> str:

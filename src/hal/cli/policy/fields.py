@@ -15,7 +15,7 @@ import click
 import msgspec
 from msgspec import Struct
 
-from hal.client.specs import instant_ms
+from hal.client.instants import instant_ms
 from hal.core.model import Constraint, Duration, Resources
 from hal.core.model.policy import Account, Booking, Limit, Qos, Weights
 from hal.core.model.units import parse_duration
@@ -33,6 +33,7 @@ HELP: Mapping[str, str] = {
     "strict": "No job of the queue overtakes its first job, whatever that waits for.",
     "weights": "Priority weights in this queue (default: the site's).",
     "default_walltime": "Walltime of jobs that name none.",
+    "default_request": "Resources that jobs get where they name none of them, such as cpu=2,memory=2GiB.",
     "max_walltime": "Longest walltime.",
     "max_tasks": "Longest array.",
     "default_qos": "QOS of jobs that name none.",
@@ -40,11 +41,12 @@ HELP: Mapping[str, str] = {
     "accounts": "Allow only this account and those below it.",
     "users": "Allow only this user.",
     "nodes": "Node pool: labels that its nodes must have.",
-    "hours": "When its jobs may start, in UTC: 'mon-fri 18:00-08:00'.",
+    "hours": "When its jobs may start: 'mon-fri 18:00-08:00'.",
+    "zone": "Time zone of its hours: Europe/Berlin (default: UTC).",
     "open": "Accept new jobs, or refuse them.",
     "starts": "Start its jobs, or let them wait.",
     "operators": "Let this user open, drain and close it, and control its jobs.",
-    "coordinators": "Let this user limit its users, and control its jobs.",
+    "coordinators": "Let this user limit its users, control its jobs, and set its secrets.",
     "delegated": "A coordinator of the account has set it.",
     "sandbox": "What its jobs are kept from on their nodes: yes, or words of docs/sandbox.md.",
     "on_node_lost": "Default for what happens to tasks whose node is unreachable.",

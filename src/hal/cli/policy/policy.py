@@ -12,7 +12,7 @@ from hal.cli.kit.command import HalCommand, command, pass_screen
 from hal.cli.kit.formats import instant
 from hal.cli.kit.input_files import format_of, read_text, settings_of
 from hal.cli.kit.lazy_group import NounGroup
-from hal.cli.kit.screen import Screen
+from hal.cli.kit.screen import FORMATS, Screen
 from hal.cli.policy.changes import change_options, show_change, show_differences
 from hal.cli.policy.policy_files import policy_in
 from hal.cli.policy.remarks import remark_on_changes
@@ -20,8 +20,8 @@ from hal.client.rest import policy_calls
 from hal.client.rest.policy_views import PolicyDifference, PolicyInfo
 from hal.core.model import SpecError
 from hal.core.model.policy import Policy
-from hal.core.model.policy_change import TABLE, Do, Kind, Operation, apply_operations, differences
-from hal.core.model.policy_text import policy_to_plain
+from hal.core.model.policy_change import TABLE, Do, Kind, Operation, apply_operations, differences, removals
+from hal.core.model.policy_text import policy_to_plain, policy_to_toml
 from hal.core.model.text import plain_from_text, yaml_from_plain
 
 OTHER_SECTIONS = ("engine", "server", "retention")
@@ -41,13 +41,18 @@ policy = NounGroup(
     examples="""
     hal policy show
     hal policy show 3 --json
+    hal policy show -o toml > hal.toml      # the policy part of a hal.toml
     """,
+    formats=(*FORMATS, "toml"),
 )
 @click.argument("version", type=int, required=False)
 @pass_screen
 def show(screen: Screen, version: int | None) -> None:
     """Show the active policy, or another version of it."""
     found = screen.client.call(policy_calls.policy(version))
+    if screen.format == "toml":
+        screen.out.write(policy_to_toml(found.value))
+        return
 
     def render() -> None:
         who = f" by {found.user}" if found.user else " from hal.toml"
@@ -104,9 +109,31 @@ def diff(screen: Screen, which: Sequence[str]) -> None:
 
 
 @pass_screen
-def _apply(screen: Screen, file: str, dry_run: bool, note: str | None) -> None:
-    before = screen.client.call(policy_calls.policy())
-    _put(screen, before, _read_file(file), dry_run=dry_run, note=note or f"applied {file}")
+def _apply(screen: Screen, file: str, dry_run: bool, note: str | None, yes: bool) -> None:
+    before, wanted = screen.client.call(policy_calls.policy()), _read_file(file)
+    if not (dry_run or yes) and not _may_remove(screen, file, removals(differences(before.value, wanted))):
+        screen.note(f"nothing was changed: version {before.version} of the policy is still active")
+        return
+    _put(screen, before, wanted, dry_run=dry_run, note=note or f"applied {file}")
+
+
+def _may_remove(screen: Screen, file: str, lost: Sequence[str]) -> bool:
+    """Show what the file would take away, and ask; True where it takes away nothing.
+
+    Raises:
+        click.UsageError: there is nobody to ask.
+    """
+    if not lost:
+        return True
+    if not screen.interactive:
+        raise click.UsageError(
+            f"{file} would remove {', '.join(lost)}; add --yes to remove that (--dry-run shows every change)"
+        )
+    count = f"{len(lost)} {'entry' if len(lost) == 1 else 'entries'}"
+    screen.note(f"{file} would remove {count} of the policy:")
+    for one in lost:
+        screen.note(f"  {one}")
+    return screen.ask("apply it?")
 
 
 @pass_screen
@@ -179,9 +206,15 @@ policy.add_command(
         "apply",
         callback=_apply,
         output=True,
-        help="Replace the policy with a file.\n\nFILE is TOML, YAML or JSON; it may be a whole hal.toml.",
-        examples="hal policy apply policy.toml --dry-run\nhal policy apply policy.toml --note 'spring term'",
-        params=[click.Argument(["file"]), *change_options()],
+        help="Replace the policy with a file.\n\nFILE is TOML, YAML or JSON; it may be a whole hal.toml. If it lacks "
+        "entries that there are, or bounds of limits, they are shown, and removed only after confirmation.",
+        examples="hal policy apply policy.toml --dry-run\nhal policy apply policy.toml --note 'spring term'\n"
+        "hal policy apply policy.toml --yes      # also if that removes entries",
+        params=[
+            click.Argument(["file"]),
+            *change_options(),
+            click.Option(["-y", "--yes"], is_flag=True, help="Do not ask for confirmation."),
+        ],
     )
 )
 policy.add_command(

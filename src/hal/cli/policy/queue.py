@@ -28,7 +28,7 @@ def _row(entry: Queue) -> Mapping[str, str]:
         "accounts": ",".join(entry.accounts),
         "users": ",".join(entry.users),
         "operators": ",".join(entry.operators),
-        "hours": "; ".join(entry.hours),
+        "hours": f"{'; '.join(entry.hours)} ({entry.zone})" if entry.hours else "",
         "preempts": ",".join(entry.preempts),
         "preempted by": "" if entry.preempt_mode is PreemptMode.OFF else entry.preempt_mode.value,
         "description": entry.description,

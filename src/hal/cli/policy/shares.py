@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from hal.client.rest.views import LedgerInfo, ShareInfo
 
-SHARES = ("ACCOUNT", "USER", "WEIGHT", "TARGET", "USED", "UNITS", "FACTOR")
+SHARES = ("ACCOUNT", "USER", "WEIGHT", "TARGET", "USED", "WEIGHTED-H", "FACTOR")
 LIMITS = ("LIMIT", "FOR", "WHAT", "USED", "OF", "OWN")
 HOUR_S = 3_600
 
@@ -33,7 +33,8 @@ HOUR_S = 3_600
 def shares(screen: Screen, limits: bool) -> None:
     """TARGET is the share of an account or user among its siblings, USED its part of their recent usage.
 
-    Older usage counts less. FACTOR is the resulting fair-share factor of its jobs: 1 = nothing used, 0.5 = exactly
+    WEIGHTED-H is the usage behind USED: hours of resources, each by its weight in the policy (by default, cores count
+    1). Older usage counts less. FACTOR is the resulting fair-share factor of its jobs: 1 = nothing used, 0.5 = exactly
     its share.
     """
     if limits:
@@ -61,7 +62,7 @@ def _share(entry: ShareInfo) -> tuple[str, ...]:
         f"{entry.weight:g}",
         f"{entry.target:.1%}",
         f"{entry.used:.1%}",
-        f"{entry.units:.0f}",
+        f"{entry.units / HOUR_S:.4g}",
         factor,
     )
 

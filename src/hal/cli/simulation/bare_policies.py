@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hal.cli.kit.output_files import written_whole
 from hal.cli.kit.screen import Screen
 from hal.cli.simulation.compiled_kernels import note_compilation
+from hal.cli.simulation.placements import add_rows, as_plain
+from hal.cli.simulation.policy_names import Entry
 from hal.cli.simulation.presentation import PLAIN_WIDTH, BarUpdate, bars, figures_of, plain_table, title
 
 if TYPE_CHECKING:
@@ -29,7 +32,7 @@ _OF_A_USER = {
 
 
 def replay_all(
-    jobs: Workload, machine: Machine, policies: tuple[str, ...], clairvoyant: bool, check: bool, screen: Screen
+    jobs: Workload, machine: Machine, entries: Sequence[Entry], clairvoyant: bool, check: bool, screen: Screen
 ) -> list[tuple[ReplayResult, float]]:
     """Each policy's result with the wall time of its replay in seconds; a progress bar where somebody looks."""
     note_compilation(screen)
@@ -38,12 +41,13 @@ def replay_all(
     load_kernels()
     results: list[tuple[ReplayResult, float]] = []
     with bars(screen) as progress:
-        for policy in policies:
-            bar = progress.add_task(policy, total=jobs.jobs)
+        for entry in entries:
+            bar = progress.add_task(entry.name, total=jobs.jobs)
             began = time.perf_counter()
             result = replay(
-                jobs, machine, policy, clairvoyant=clairvoyant, check=check, report=BarUpdate(progress, bar)
-            )
+                jobs, machine, entry.name, config=entry.policy.engine, clairvoyant=clairvoyant, check=check,
+                report=BarUpdate(progress, bar),
+            )  # fmt: skip
             results.append((result, time.perf_counter() - began))
             progress.update(bar, completed=jobs.jobs)
     return results
@@ -61,14 +65,23 @@ def write_jobs(path: Path, results: list[tuple[ReplayResult, float]]) -> None:
 
 
 def as_objects(
-    log: Log, jobs: Workload, machine: Machine, results: list[tuple[ReplayResult, float]], by_user: bool
+    log: Log,
+    jobs: Workload,
+    machine: Machine,
+    entries: Sequence[Entry],
+    results: list[tuple[ReplayResult, float]],
+    by_user: bool,
 ) -> list[dict[str, Any]]:
     """What --json prints: one object for each policy."""
+    from hal.daemons.twin.named_policies import described
+    from hal.daemons.twin.replay import on_levels
+
     printed: list[dict[str, Any]] = []
-    for result, replay_s in results:
+    for entry, (result, replay_s) in zip(entries, results, strict=True):
         figures = result.metrics().as_dict()
         one: dict[str, Any] = {
             "policy": result.policy,
+            "decides": described(on_levels(entry.policy.engine, machine)),
             "clairvoyant": result.clairvoyant,
             "log": log.name,
             "nodes": machine.nodes,
@@ -79,6 +92,7 @@ def as_objects(
             **figures,
             "replay_s": round(replay_s, 6),
             "cycles": result.cycles,
+            **as_plain(result.gangs),
         }
         if by_user:
             one["users"] = [{"user": user, **metrics.as_dict()} for user, metrics in result.metrics_by_user().items()]
@@ -91,11 +105,14 @@ def print_tables(
     log: Log,
     jobs: Workload,
     machine: Machine,
+    entries: Sequence[Entry],
     results: list[tuple[ReplayResult, float]],
     by_user: bool,
 ) -> None:
     """Print the figures of all policies side by side, and with `by_user` those of each user."""
     from hal.cli.kit.tables import console_on
+    from hal.daemons.twin.named_policies import described
+    from hal.daemons.twin.replay import on_levels
 
     out = console_on(screen.out)
     if not out.is_terminal:
@@ -107,9 +124,12 @@ def print_tables(
     columns = [figures_of(result.metrics()) for result, _ in results]
     for figure in columns[0]:
         table.add_row(figure, *(column[figure] for column in columns))
+    add_rows(table, [result.gangs for result, _ in results])
     table.add_row("jobs replayed per second", *(f"{jobs.jobs / replay_s:,.0f}" for _, replay_s in results))
     out.print(heading, style="bold", soft_wrap=True)
     out.print(table)
+    for entry in entries:
+        out.print(f"{entry.name}: {described(on_levels(entry.policy.engine, machine))}", style="dim", soft_wrap=True)
     if jobs.skipped:
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in jobs.skipped.items())
         out.print(f"left out: {reasons}", style="dim", soft_wrap=True)

@@ -73,7 +73,7 @@ def as_duration(seconds: float) -> str:
     hours, rest = divmod(rest, 3600)
     minutes, left = divmod(rest, 60)
     if days:
-        return f"{days:,}d {hours}h"
+        return f"{days}d {hours}h"
     if hours:
         return f"{hours}h {minutes:02d}m"
     if minutes:
@@ -98,6 +98,6 @@ def figures_of(metrics: Metrics) -> dict[str, str]:
         "wait, median": as_duration(metrics.median_wait_s),
         "wait, 95th percentile": as_duration(metrics.p95_wait_s),
         "wait, maximum": as_duration(metrics.max_wait_s),
-        "utilisation": f"{metrics.utilization:.1%}",
+        "utilisation": f"{metrics.utilisation:.1%}",
         "makespan": as_duration(metrics.makespan_s),
     }

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
-from click.core import ParameterSource
 
 from hal.cli.kit.command import command, pass_screen
 from hal.cli.kit.output_files import checked_output, written_whole
 from hal.cli.kit.screen import Screen
 from hal.cli.simulation.bare_policies import as_objects, print_tables, replay_all, write_jobs
 from hal.cli.simulation.compiled_kernels import note_compilation, use_cache
+from hal.cli.simulation.placements import entries_with, machine_of, read_placements, sites_with
 from hal.cli.simulation.presentation import title
 
 if TYPE_CHECKING:
@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 EXAMPLES = """
 hal simulate SDSC-SP2.swf.gz --policy fcfs,easy,easy-sjbf --plot waits.svg
 hal simulate log.swf --policy easy --nodes 128 --cpus-per-node 4    # nodes instead of one pool
+hal simulate log.swf --policy easy --topology site.toml --cpus-per-node 4 --placement compact,first-fit
 hal simulate log.swf --policy easy --scale-arrivals 0.5 --json      # twice the load, output for programs
+hal simulate log.swf --policy fcfs,easy --policy hal.toml           # built-in policies and a whole hal.toml
 hal simulate log.swf --config hal.toml --config new.toml --plot shares.svg     # effect of a policy change
 hal simulate log.swf --config hal.toml --accounts physics=1,biology=2 --until 30d
 """
@@ -32,8 +34,7 @@ NODES_MAX = 1_000_000
 CPUS_PER_NODE_MAX = 1_000_000_000
 PLOT_FORMATS = (".svg", ".png", ".pdf")
 
-MAX_POLICIES: Final = 20
-"""Replays of one command, as many as `--config` allows."""
+DEFAULT_POLICIES: Final = ("fcfs", "easy")
 
 
 def _plot_file(ctx: click.Context, param: click.Parameter, path: Path | None) -> Path | None:
@@ -42,30 +43,15 @@ def _plot_file(ctx: click.Context, param: click.Parameter, path: Path | None) ->
     return checked_output(ctx, param, path)
 
 
-def _policy_names(ctx: click.Context, param: click.Parameter, value: str) -> tuple[str, ...]:
-    """Read names separated by commas, in the order given, without duplicates."""
-    from hal.daemons.twin.machine import POLICIES, reservations_of
-
-    names = [name.strip() for name in value.split(",")]
-    if len(names) > MAX_POLICIES:
-        raise click.BadParameter(f"{len(names)} policies; at most {MAX_POLICIES} can be compared at once", ctx, param)
-    for name in names:
-        if name not in POLICIES and reservations_of(name) is None:
-            valid = f"{', '.join(POLICIES)}, and top-K with a number, such as top-2"
-            raise click.BadParameter(f"unknown policy {name!r}; valid are {valid}", ctx, param)
-    return tuple(dict.fromkeys(names))
-
-
-@command("simulate", output=True, examples=EXAMPLES)
+@command("simulate", output=True, offline=True, examples=EXAMPLES)
 @click.argument("log", metavar="LOG.swf[.gz]")
 @click.option(
     "--policy",
     "policies",
-    callback=_policy_names,
+    multiple=True,
     metavar="P,…",
-    default="fcfs,easy",
-    show_default=True,
-    help="Policies, separated by commas: fcfs, easy, easy-sjbf, top-K (such as top-2), conservative.",
+    help="Policies, separated by commas or repeated: fcfs (also: none), easy, easy-sjbf, sjf, top-k, top-K (such as "
+    "top-2), conservative, an installed Order, Score or Filter, or a file, as --config takes (default: fcfs,easy).",
 )
 @click.option("--clairvoyant", is_flag=True, help="Plan with actual run times instead of requested ones.")
 @click.option("--first", type=click.IntRange(min=1), metavar="N", help="Replay only the first N usable jobs.")
@@ -78,13 +64,27 @@ def _policy_names(ctx: click.Context, param: click.Parameter, value: str) -> tup
 )
 @click.option("--nodes", type=click.IntRange(1, NODES_MAX), metavar="N", help="Number of nodes (default: one pool).")
 @click.option("--cpus-per-node", type=click.IntRange(1, CPUS_PER_NODE_MAX), metavar="C", help="Processors per node.")
+@click.option(
+    "--topology",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Nodes in their racks or switches, as in [topology] of hal.toml: those that FILE names, with --cpus-per-node.",
+)
+@click.option(
+    "--within", metavar="LEVEL", help="With --topology: each job within one domain of this level, such as rack."
+)
+@click.option(
+    "--placement",
+    metavar="P,…",
+    help="With --topology: compact, first-fit, or both to compare them (default: as each policy says).",
+)
 @click.option("--by-user", is_flag=True, help="Show figures for each user, too.")
 @click.option(
     "--config",
     "configs",
     multiple=True,
     metavar="FILE",
-    help="Replay under the policy of this hal.toml instead; repeat it to compare several.",
+    help="Replay under the whole policy of this hal.toml; repeat it to compare several. Same as --policy FILE.",
 )
 @click.option(
     "--accounts",
@@ -125,6 +125,9 @@ def simulate(
     scale_arrivals: float,
     nodes: int | None,
     cpus_per_node: int | None,
+    topology: Path | None,
+    within: str | None,
+    placement: str | None,
     by_user: bool,
     configs: tuple[str, ...],
     accounts: str | None,
@@ -143,21 +146,28 @@ def simulate(
     """
     if not 0.0 < scale_arrivals < float("inf"):
         raise click.BadParameter("it must be a positive number", param_hint="--scale-arrivals")
-    if (nodes is None) != (cpus_per_node is None):
-        raise click.UsageError("--nodes and --cpus-per-node belong together: give both, or neither for one pool")
-    _check_together(configs, accounts, queue, until)
+    _check_machine(nodes, cpus_per_node, topology, within, placement)
+    from hal.cli.simulation.policy_names import read_policies
+
+    placements = read_placements(placement)
+    entries = read_policies(policies, configs, DEFAULT_POLICIES)
+    files = tuple(entry.name for entry in entries if entry.is_file)
+    entries = entries if files else entries_with(entries, placements)
+    _check_together(files, accounts, queue, until)
     from hal.daemons.twin.machine import Machine
     from hal.daemons.twin.swf import LogError, read_log, usable_jobs
 
     use_cache(screen)
     sites = []
-    if configs:
-        from hal.cli.simulation.site_policies import read_sites
+    if files:
+        from hal.cli.simulation.site_policies import read_sites, with_built_in
 
-        sites = read_sites(configs)
+        sites = sites_with(with_built_in(entries, read_sites(files)), placements)
     stdin = log == "-"
     read = read_log("standard input" if stdin else log, sys.stdin.buffer if stdin else None)
-    if nodes is not None and cpus_per_node is not None:
+    if topology is not None and cpus_per_node is not None:
+        machine = machine_of(topology, cpus_per_node, within)
+    elif nodes is not None and cpus_per_node is not None:
         machine = Machine(nodes, cpus_per_node)
     elif read.machine_procs is not None:
         machine = Machine.pool(read.machine_procs)
@@ -166,7 +176,8 @@ def simulate(
             f"{read.name}: the header has no size of the machine (no MaxProcs or MaxNodes)",
             hint="give --nodes and --cpus-per-node",
         )
-    jobs = usable_jobs(read, machine.procs, first=first, scale_arrivals=scale_arrivals)
+    part = f"the largest {within}" if within else "the machine"
+    jobs = usable_jobs(read, machine.job_procs, first=first, scale_arrivals=scale_arrivals, what=part)
     _report_bad_lines(read, screen)
     if sites:
         from hal.cli.simulation.site_policies import Wanted, compare
@@ -175,7 +186,7 @@ def simulate(
         wanted = Wanted(accounts, queue, seed, until, clairvoyant, by_user, check, plot, out_jobs)
         compare(screen, read, jobs, machine, sites, wanted)
         return
-    results = replay_all(jobs, machine, policies, clairvoyant, check, screen)
+    results = replay_all(jobs, machine, entries, clairvoyant, check, screen)
     if out_jobs is not None:
         write_jobs(out_jobs, results)
     if plot is not None:
@@ -184,25 +195,42 @@ def simulate(
         with written_whole(plot) as unfinished:
             plot_replays([result for result, _ in results], title(read, jobs, machine), unfinished)
     if screen.plain:
-        screen.emit(as_objects(read, jobs, machine, results, by_user))
+        screen.emit(as_objects(read, jobs, machine, entries, results, by_user))
     else:
-        print_tables(screen, read, jobs, machine, results, by_user)
+        print_tables(screen, read, jobs, machine, entries, results, by_user)
 
 
-def _check_together(configs: tuple[str, ...], accounts: str | None, queue: str | None, until: str | None) -> None:
+def _check_machine(
+    nodes: int | None, cpus_per_node: int | None, topology: Path | None, within: str | None, placement: str | None
+) -> None:
+    """Refuse options of the machine that do not go together.
+
+    Raises:
+        click.UsageError: there are some.
+    """
+    if topology is None:
+        if (nodes is None) != (cpus_per_node is None):
+            raise click.UsageError("--nodes and --cpus-per-node belong together: give both, or neither for one pool")
+        for name, value in (("--within", within), ("--placement", placement)):
+            if value is not None:
+                raise click.UsageError(f"{name} needs --topology, which says where nodes are")
+        return
+    if nodes is not None:
+        raise click.UsageError("--nodes and --topology cannot be combined: the file says which nodes there are")
+    if cpus_per_node is None:
+        raise click.UsageError("--topology needs --cpus-per-node: the file says nothing of processors")
+
+
+def _check_together(files: tuple[str, ...], accounts: str | None, queue: str | None, until: str | None) -> None:
     """Refuse options that cannot be combined.
 
     Raises:
         click.UsageError: there are some.
     """
-    if not configs:
+    if not files:
         for name, value in (("--accounts", accounts), ("--queue", queue), ("--until", until)):
             if value is not None:
                 raise click.UsageError(f"{name} needs --config: without it the whole log is replayed as it is")
-    elif click.get_current_context().get_parameter_source("policies") is ParameterSource.COMMANDLINE:
-        raise click.UsageError(
-            "--policy and --config cannot be combined: backfill in section [engine] of a hal.toml sets it"
-        )
 
 
 def _report_bad_lines(log: Log, screen: Screen) -> None:

@@ -3,30 +3,39 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hal.cli.kit.output_files import written_whole
 from hal.cli.kit.screen import Screen
+from hal.cli.simulation.placements import add_rows, as_plain
+from hal.cli.simulation.policy_names import Entry
 from hal.cli.simulation.presentation import PLAIN_WIDTH, BarUpdate, as_duration, bars, figures_of, plain_table, title
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
     from hal.core.model.policy import Policy
     from hal.daemons.twin.account_figures import Party
+    from hal.daemons.twin.common_jobs import Comparison
     from hal.daemons.twin.machine import Machine
     from hal.daemons.twin.policy_replay import PolicyRun
     from hal.daemons.twin.population import Population
     from hal.daemons.twin.site_admission import Site
     from hal.daemons.twin.swf import Log, Workload
 
-CONFIGS_MAX = 20
-"""Most files compared at once."""
 POLICY_SUFFIXES = (".json", ".yaml", ".yml")
 """Suffixes of files that hold only a policy, as `hal policy show` prints it."""
 PARTIES_SHOWN = 20
 NOTHING = "-"
+OTHER_JOBS = "*"
+"""Marks figures of policies that started different jobs."""
+OF_JOBS = ("mean wait", "median", "p95", "slowdown")
+"""Columns about jobs that started."""
+OF_THE_MACHINE = ("utilisation", "makespan")
+"""Figures that are not of jobs."""
 
 
 class Wanted(NamedTuple):
@@ -63,10 +72,6 @@ def read_sites(files: tuple[str, ...]) -> list[tuple[str, Site]]:
     from hal.daemons.twin.site_admission import site_of
     from hal.runtime.config_file import is_anothers
 
-    if len(files) > CONFIGS_MAX:
-        raise SpecError(f"--config: {len(files)} files were given; at most {CONFIGS_MAX} can be compared at once")
-    if len(set(files)) < len(files):
-        raise SpecError("--config: a file is given twice; give it once")
     texts = [_text_of(file) for file in files]
     load_policies()
     sites = []
@@ -83,6 +88,29 @@ def read_sites(files: tuple[str, ...]) -> list[tuple[str, Site]]:
     return sites
 
 
+def with_built_in(entries: Sequence[Entry], files: list[tuple[str, Site]]) -> list[tuple[str, Site]]:
+    """The sites of the files, and among them, in the order given, policies that are no files.
+
+    These have the queues and accounts of the files, without limits, hours and priorities.
+    """
+    from msgspec.structs import replace
+
+    from hal.core.model.policy import Policy, Queue
+    from hal.daemons.twin.site_admission import Site
+
+    names = {entry.name for entry in entries if not entry.is_file}
+    # A file that is called like a built-in policy goes by its whole name.
+    by_file = {file: replace(site, label=file) if site.label in names else site for file, site in files}
+    queues = {name: Queue(name=name) for site in by_file.values() for name in site.policy.queues}
+    bare = Policy(queues=queues, accounts=files[0][1].policy.accounts)
+    return [
+        (entry.name, by_file[entry.name])
+        if entry.is_file
+        else (entry.name, Site(label=entry.name, engine=replace(entry.policy.engine, policy=bare)))
+        for entry in entries
+    ]
+
+
 def compare(
     screen: Screen, log: Log, jobs: Workload, machine: Machine, sites: list[tuple[str, Site]], wanted: Wanted
 ) -> None:
@@ -91,6 +119,7 @@ def compare(
     Raises: SpecError when a site does not know a name of the jobs, or an option cannot be read.
     """
     from hal.core.model import parse_duration
+    from hal.daemons.twin.common_jobs import compare_runs
     from hal.daemons.twin.policy_replay import load_site_kernels, replay_under
     from hal.daemons.twin.site_admission import check_names, ignored_node_pools
 
@@ -124,10 +153,12 @@ def compare(
 
         with written_whole(wanted.plot) as unfinished:
             plot_shares([one.run for one in results], title(log, jobs, machine), unfinished)
+    comparison = compare_runs([one.run for one in results])
     if screen.plain:
-        screen.emit([_as_object(log, jobs, machine, one, wanted) for one in results])
+        objects = [_as_object(log, jobs, machine, one, wanted) for one in results]
+        screen.emit([{**one, **_compared(comparison, at)} for at, one in enumerate(objects)])
     else:
-        _print(screen, log, jobs, machine, results, wanted)
+        _print(screen, log, jobs, machine, results, wanted, comparison)
 
 
 def _text_of(file: str) -> str:
@@ -225,6 +256,8 @@ def _write_jobs(path: Path, results: list[Replayed]) -> None:
 def _as_object(log: Log, jobs: Workload, machine: Machine, one: Replayed, wanted: Wanted) -> dict[str, Any]:
     """What --json prints of one site."""
     from hal.daemons.twin.account_figures import by_account, by_user, overall
+    from hal.daemons.twin.named_policies import described
+    from hal.daemons.twin.replay import on_levels
 
     run = one.run
     figures = overall(run)
@@ -232,6 +265,7 @@ def _as_object(log: Log, jobs: Workload, machine: Machine, one: Replayed, wanted
     refused = sum(refusal.jobs for refusal in run.refused)
     plain: dict[str, Any] = {
         "policy": run.site.label,
+        "decides": described(on_levels(run.site.engine, machine)),
         "config": one.file,
         "clairvoyant": run.clairvoyant,
         "log": log.name,
@@ -258,6 +292,7 @@ def _as_object(log: Log, jobs: Workload, machine: Machine, one: Replayed, wanted
     plain |= {
         "replay_s": round(one.replay_s, 6),
         "cycles": run.cycles,
+        **as_plain(run.gangs),
         "accounts": [party.as_dict() for party in by_account(run)],
     }
     if wanted.by_user:
@@ -265,9 +300,35 @@ def _as_object(log: Log, jobs: Workload, machine: Machine, one: Replayed, wanted
     return plain
 
 
-def _print(screen: Screen, log: Log, jobs: Workload, machine: Machine, results: list[Replayed], wanted: Wanted) -> None:
+def _compared(comparison: Comparison, at: int) -> dict[str, Any]:
+    """What --json prints of how far one run may be compared with the others."""
+    figures = comparison.figures[at]
+    return {
+        "same_jobs": not comparison.unequal,
+        "started_elsewhere_only": comparison.lacking[at],
+        "started_in_all": comparison.started_in_all,
+        "of_jobs_started_in_all": None if figures is None else _of_jobs(figures.as_dict()),
+    }
+
+
+def _of_jobs(figures: dict[str, float]) -> dict[str, float]:
+    """Without what is of the machine, or counts the jobs."""
+    return {name: value for name, value in figures.items() if name not in ("jobs", "utilisation", "makespan_s")}
+
+
+def _print(
+    screen: Screen,
+    log: Log,
+    jobs: Workload,
+    machine: Machine,
+    results: list[Replayed],
+    wanted: Wanted,
+    comparison: Comparison,
+) -> None:
     from hal.cli.kit.tables import console_on
     from hal.daemons.twin.account_figures import by_account, by_user, overall
+    from hal.daemons.twin.named_policies import described
+    from hal.daemons.twin.replay import on_levels
 
     out = console_on(screen.out)
     if not out.is_terminal:
@@ -288,10 +349,24 @@ def _print(screen: Screen, log: Log, jobs: Workload, machine: Machine, results: 
         table.add_row("preempted", *(f"{run.preemptions:,}" for run in runs))
         table.add_row("core-hours lost to preemption", *(f"{run.lost_s / 3600:,.1f}" for run in runs))
     columns = [{} if (figures := overall(run)) is None else figures_of(figures) for run in runs]
+    mark = OTHER_JOBS if comparison.unequal else ""
     for figure in max(columns, key=len):
-        table.add_row(figure, *(column.get(figure, NOTHING) for column in columns))
+        own = mark if figure not in OF_THE_MACHINE else ""
+        table.add_row(figure, *(f"{column[figure]}{own}" if figure in column else NOTHING for column in columns))
+    add_rows(table, [run.gangs for run in runs])
+    if comparison.unequal:
+        _add_common(table, comparison)
     out.print(table)
+    if comparison.unequal:
+        lacking = [f"{run.site.label} {count:,}" for run, count in zip(runs, comparison.lacking, strict=True) if count]
+        out.print(
+            f"{OTHER_JOBS} over different jobs, so not to be compared: jobs that started elsewhere only, by policy: "
+            f"{', '.join(lacking)}. Compare the figures of the {comparison.started_in_all:,} jobs that started in all.",
+            style="bold",
+            soft_wrap=True,
+        )
     for run in runs:
+        out.print(f"{run.site.label}: {described(on_levels(run.site.engine, machine))}", style="dim", soft_wrap=True)
         for refusal in run.refused:
             if refusal.jobs:
                 out.print(
@@ -303,14 +378,24 @@ def _print(screen: Screen, log: Log, jobs: Workload, machine: Machine, results: 
             why = ", ".join(f"{count:,} {reason}" for reason, count in sorted(run.waiting.items()))
             out.print(f"{run.site.label}: jobs waiting at the end, by reason: {why}", style="dim", soft_wrap=True)
     if any(runs[0].people.accounts):
-        _print_parties(out, "account", runs, [by_account(run) for run in runs])
+        _print_parties(out, "account", runs, [by_account(run) for run in runs], mark)
     if wanted.by_user or not any(runs[0].people.accounts):
-        _print_parties(out, "user", runs, [by_user(run) for run in runs])
+        _print_parties(out, "user", runs, [by_user(run) for run in runs], mark)
 
 
-def _print_parties(out: Console, kind: str, runs: list[PolicyRun], parties: list[list[Party]]) -> None:
+def _add_common(table: Table, comparison: Comparison) -> None:
+    """Figures that may be compared though the runs started different jobs."""
+    columns = [{} if one is None else figures_of(one) for one in comparison.figures]
+    table.add_section()
+    table.add_row(f"of the {comparison.started_in_all:,} jobs that started in all")
+    for figure in columns[0]:
+        if figure not in OF_THE_MACHINE:
+            table.add_row(figure, *(column[figure] for column in columns))
+
+
+def _print_parties(out: Console, kind: str, runs: list[PolicyRun], parties: list[list[Party]], mark: str) -> None:
     """One row for each account (or user) and site, sites of one account below one another."""
-    heads = ("jobs", "core-h", "target", "asked", "delivered", "mean wait", "median", "p95", "slowdown")
+    heads = ("jobs", "core-h", "target", "asked", "delivered", *(f"{name}{mark}" for name in OF_JOBS))
     several = len(runs) > 1
     table = plain_table(kind, *(("policy",) if several else ()), *heads)
     if several:

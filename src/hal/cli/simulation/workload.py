@@ -22,7 +22,7 @@ hal workload generate --jobs 1000 --cpus 64 | hal simulate - --policy easy
 workload = NounGroup("workload", epilog="Example: hal workload generate --jobs 5000 --cpus 256 -o day.swf.gz")
 
 
-@command("generate", examples=EXAMPLES)
+@command("generate", offline=True, examples=EXAMPLES)
 @click.option("--model", type=click.Choice(["lublin"]), default="lublin", show_default=True, help="Workload model.")
 @click.option("--jobs", type=click.IntRange(min=1), default=5000, show_default=True, help="Number of jobs.")
 @click.option("--cpus", type=click.IntRange(min=1), default=256, show_default=True, help="Processors of the machine.")

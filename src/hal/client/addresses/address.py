@@ -24,8 +24,9 @@ from hal.client.addresses.server_identity import (
 )
 from hal.core.model.errors import ConflictError, DeniedError, SpecError, UnreachableError
 from hal.runtime.home import Home, find_home
+from hal.runtime.identity import running
 from hal.runtime.regular_files import NotRegularError, read_regular
-from hal.runtime.startup import read_stage
+from hal.runtime.startup import comes_back, read_stage
 
 URL_VARIABLE = "HAL_URL"
 HOME_VARIABLE = "HAL_HOME"
@@ -49,6 +50,10 @@ DIAL_TIMEOUT_S = 3.0
 SOCKET_NAME = "api.sock"
 ANY_HOSTS = ("0.0.0.0", "::")
 """The hosts of a controller that listens on all addresses."""
+
+
+class StartingError(UnreachableError):
+    """The controller of this machine is starting, or is started again: it will answer soon."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,9 +127,19 @@ class Address:
         if self.home is None:
             return UnreachableError(f"no HAL answers at {self.socket_path}: {why}", hint="start it with: hal up")
         if doing := read_stage(self.home):
-            return UnreachableError(
+            return StartingError(
                 f"HAL at {self.home.root} is starting: {doing}",
                 hint=f"try again in a moment, or wait for it with: {self.up_command}",
+            )
+        if running(self.home.controller_pid) is not None:  # a follower that begins to lead serves nobody for a moment
+            return StartingError(
+                f"HAL at {self.home.root} does not answer yet; its controller runs",
+                hint="try again in a moment; `hal status` shows what it does",
+            )
+        if comes_back(self.home):
+            return StartingError(
+                f"HAL at {self.home.root} is not running{f': {why}' if why else ''}; its supervisor starts it again",
+                hint="try again in a moment; `hal status` shows how it ended",
             )
         return UnreachableError(
             f"HAL at {self.home.root} is not running{f': {why}' if why else ''}",

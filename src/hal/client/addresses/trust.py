@@ -54,7 +54,9 @@ def fingerprint_of(certificate: str) -> str:
     try:
         return KIND + hashlib.sha256(ssl.PEM_cert_to_DER_cert(certificate)).hexdigest()
     except ValueError as error:
-        raise SpecError(f"this is not a certificate: {error}") from error
+        raise SpecError(
+            f"this is not a certificate: {error}", hint="one in PEM begins with -----BEGIN CERTIFICATE-----"
+        ) from error
 
 
 @lru_cache(maxsize=16)

@@ -9,7 +9,8 @@ from asyncio import sleep
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from hal.client.flows.steps import Emit, Flow, Listen, Pause, Read, Steps
+from hal.client.flows.async_work import on_thread
+from hal.client.flows.steps import Emit, Flow, Listen, Pause, Read, Steps, Work
 from hal.core.model.errors import HALError
 
 if TYPE_CHECKING:
@@ -41,8 +42,10 @@ class AsyncPlayer:
                 return result
             answer, error = None, None
             try:
-                answer = await self._transport.send(step.request)
-                answer = step.read(answer)
+                if isinstance(step, Work):
+                    answer = await on_thread(step.do)
+                else:
+                    answer = step.read(await self._transport.send(step.request))
             except HALError as failed:
                 error = failed
 
@@ -83,6 +86,8 @@ class AsyncPlayer:
             await self._hang_up()
             await self._pause(step.seconds)
             return None
+        if isinstance(step, Work):
+            return await on_thread(step.do)
         return step.read(await self._transport.send(step.request))
 
     async def _hang_up(self) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from time import sleep
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from hal.client.flows.steps import Emit, Flow, Listen, Pause, Read, Steps
+from hal.client.flows.steps import Emit, Flow, Listen, Pause, Read, Steps, Work
 from hal.core.model.errors import HALError
 
 if TYPE_CHECKING:
@@ -41,8 +41,10 @@ class Player:
                 return result
             answer, error = None, None
             try:
-                answer = self._transport.send(step.request)
-                answer = step.read(answer)
+                if isinstance(step, Work):
+                    answer = step.do()
+                else:
+                    answer = step.read(self._transport.send(step.request))
             except HALError as failed:
                 error = failed
 
@@ -83,6 +85,8 @@ class Player:
             self._hang_up()
             self._pause(step.seconds)
             return None
+        if isinstance(step, Work):
+            return step.do()
         return step.read(self._transport.send(step.request))
 
     def _hang_up(self) -> None:

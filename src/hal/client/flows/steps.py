@@ -14,12 +14,12 @@ from msgspec import Struct
 
 from hal.client.rest import calls
 from hal.client.rest.calls import Call, Page
-from hal.client.rest.outcome import failure_of
+from hal.client.rest.outcome import MAX_FAILED, MAX_STDERR_BYTES, JobFailedError, failure_of
 from hal.client.rest.server_events import EventReader
-from hal.client.rest.views import EventInfo, JobInfo, NodeInfo, Outcome
+from hal.client.rest.views import EventInfo, JobInfo, LogPart, NodeInfo, Outcome, TaskInfo
 from hal.client.transport.backoff import Backoff
 from hal.client.transport.exchange import MAX_CONNECTIONS, BrokenStreamError, Request
-from hal.core.model import TaskState, TimedOutError, plural
+from hal.core.model import HALError, TaskState, TimedOutError, plural
 
 if TYPE_CHECKING:
     from hal.client.addresses.address import Address
@@ -52,39 +52,57 @@ class Pause(Struct, frozen=True):
     seconds: float
 
 
+class Work(Struct, Generic[T], frozen=True):
+    """Do what waits for the disk; answered with what it returns. The asyncio client does it on a thread."""
+
+    do: Callable[[], T]
+
+
 class Emit(Struct, Generic[T], frozen=True):
     """Hand an item to the caller."""
 
     item: T
 
 
-Steps = Generator[Call[Any], Any, R]
-"""Yields calls, is sent their answers, returns the result. An error of a call is raised at its `yield`."""
-Flow = Generator[Call[Any] | Listen | Read | Pause | Emit[T], Any, None]
+Steps = Generator[Call[Any] | Work[Any], Any, R]
+"""Yields calls and work, is sent their answers, returns the result. An error of one is raised at its `yield`."""
+Flow = Generator[Call[Any] | Work[Any] | Listen | Read | Pause | Emit[T], Any, None]
 """Yields items among the steps that lead to them."""
 
 
 def controlled(
-    action: str, ids: Sequence[str | int], filters: Mapping[str, Any], details: Mapping[str, Any] | None = None
+    action: str,
+    ids: Sequence[str | int],
+    filters: Mapping[str, Any],
+    details: Mapping[str, Any] | None = None,
+    *,
+    dry_run: bool = False,
 ) -> Steps[list[Outcome]]:
     """Do one action on jobs and tasks by id, or on all that a filter selects; one outcome for each.
 
     Args:
+        filters: beside ids, `state` alone: of what they name, only tasks in these states.
         details: how it is done, sent with each request.
+        dry_run: change nothing; the outcomes say of how many tasks each is.
     """
-    chosen = calls.filters_of(filters)
+    chosen, more = calls.filters_of(filters), dict(details or {})
+    if ids and set(chosen) == {"state"}:
+        more["states"] = chosen.pop("state")
     return _in_calls(
         ids,
-        partial(calls.control, action, details=details),
-        partial(calls.control, action, (), chosen, details) if chosen else None,
+        partial(calls.control, action, details=more, dry_run=dry_run),
+        partial(calls.control, action, (), chosen, details, dry_run=dry_run) if chosen else None,
     )
 
 
 def removed(ids: Sequence[str | int], filters: Mapping[str, Any], ended_before_ms: int | None) -> Steps[list[Outcome]]:
-    """Remove ended jobs by id, or all that a filter selects; one outcome for each."""
-    chosen = calls.filters_of(filters)
+    """Remove ended jobs and tasks by id, or all jobs that a filter selects; one outcome for each."""
+    chosen, states = calls.filters_of(filters), ""
+    if ids and set(chosen) == {"state"}:
+        states = chosen.pop("state")
     by_filter = partial(calls.remove, (), chosen, ended_before_ms)
-    return _in_calls(ids, calls.remove, by_filter if chosen or ended_before_ms is not None else None)
+    by_ids = partial(calls.remove, states=states)
+    return _in_calls(ids, by_ids, by_filter if chosen or ended_before_ms is not None else None)
 
 
 def _in_calls(
@@ -132,29 +150,57 @@ def emptied(
 
 
 def waited(
-    job_id: str, timeout_s: float | None, *, check: bool, clock: Callable[[], float], seen: Callable[[JobInfo], None]
+    job_id: str,
+    timeout_s: float | None,
+    *,
+    check: bool,
+    clock: Callable[[], float],
+    seen: Callable[[JobInfo], None],
+    round_s: float = calls.LONG_POLL_S,
 ) -> Steps[JobInfo]:
     """Wait until a job has ended.
 
     Args:
         clock: monotonic, in seconds.
-        seen: gets the job each time it was read.
+        seen: gets the job each time it was read, at least every `round_s`.
     Raises:
         TimedOutError: it has not ended after `timeout_s`.
         JobFailedError: with `check`, it did not succeed.
     """
     deadline_s = None if timeout_s is None else clock() + timeout_s
     while True:
-        left_s = calls.LONG_POLL_S if deadline_s is None else deadline_s - clock()
-        info: JobInfo = yield calls.wait(job_id, max(0.0, min(left_s, calls.LONG_POLL_S)))
+        left_s = round_s if deadline_s is None else deadline_s - clock()
+        info: JobInfo = yield calls.wait(job_id, max(0.0, min(left_s, round_s)))
         seen(info)
         if info.ended:
             break
         if deadline_s is not None and clock() >= deadline_s:
             raise TimedOutError(f"job {job_id} is still {info.state} after {timeout_s:g} s", hint="it continues")
     if check and info.state is not TaskState.SUCCEEDED:
-        raise failure_of(info)
+        raise (yield from failed_with(info))
     return info
+
+
+def failed_with(info: JobInfo) -> Steps[JobFailedError]:
+    """The error for a job that did not succeed, with its first failed tasks and the end of what the first one wrote."""
+    failed: tuple[TaskInfo, ...] = ()
+    end = ""
+    try:
+        for states in ("failed,timed-out", "cancelled"):
+            page: Page[TaskInfo] = yield calls.tasks(info.id, state=states, limit=MAX_FAILED)
+            failed = page.items[:MAX_FAILED]
+            if failed:
+                break
+        for stream in ("stderr", "stdout") if failed and failed[0].attempt else ():
+            part: LogPart = yield calls.log(
+                info.id, task=failed[0].task, stream=stream, offset=-MAX_STDERR_BYTES, limit=MAX_STDERR_BYTES
+            )
+            end = part.data.decode(errors="replace")
+            if end.strip():
+                break
+    except HALError:
+        pass  # a node is away, or its outputs are removed: what is known is said
+    return failure_of(info, failed, end)
 
 
 def watched(ids: Sequence[str], stopping: Callable[[], bool]) -> Flow[JobInfo]:

@@ -29,6 +29,8 @@ class WantInfo(View, frozen=True, kw_only=True):
     nodes: int = 1
     """Distinct nodes that each start takes."""
     constraints: tuple[ConstraintInfo, ...] = ()
+    within: str = ""
+    """The level of the topology of which one domain has them; empty: anywhere."""
     booking: str = ""
     licences: dict[str, int] = field(default_factory=dict)
     jobs: int = 0

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from urllib.parse import quote, unquote
 
 import msgspec
@@ -23,16 +23,21 @@ from hal.client.rest.views import (
     LedgerInfo,
     LogPart,
     NodeInfo,
+    NotificationsInfo,
     Outcome,
     PriorityInfo,
     QueueInfo,
     ShareInfo,
     TaskInfo,
+    UpdatedInfo,
     WhyInfo,
 )
 from hal.client.transport.exchange import Answer, Request
 from hal.client.transport.problems import error_from_answer
-from hal.core.model import InternalError, JobSpec, SpecError, shown, to_json
+from hal.core.model import InternalError, SpecError, shown, to_json
+
+if TYPE_CHECKING:
+    from hal.core.model import JobSpec
 
 T = TypeVar("T")
 R = TypeVar("R", covariant=True)
@@ -126,9 +131,17 @@ def submit(specs: Sequence[JobSpec], *, dry_run: bool = False, key: str | None =
     return Call(request, reader(Submitted))
 
 
-def job(job_id: str) -> Call[JobInfo]:
-    """GET /v1/jobs/{id}"""
-    return Call(get(f"/v1/jobs/{_part(job_id)}"), reader(JobInfo))
+def job(job_id: str, *, listed: bool = False, all_dependants: bool = False) -> Call[JobInfo]:
+    """GET /v1/jobs/{id}
+
+    Args:
+        listed: with why it waits and where it runs, as a listing can show it.
+        all_dependants: with the jobs of the same user that depend on it and no longer wait, too.
+    """
+    query = {"reasons": "1", "placed": "1"} if listed else {}
+    if all_dependants:
+        query["all_dependants"] = "1"
+    return Call(Request("GET", f"/v1/jobs/{_part(job_id)}", query=query), reader(JobInfo))
 
 
 def wait(job_id: str, timeout_s: float) -> Call[JobInfo]:
@@ -144,9 +157,11 @@ def jobs(filters: Mapping[str, str], *, limit: int = PAGE_ITEMS, cursor: str = "
     return Call(paged("/v1/jobs", filters, limit, cursor), page_reader("jobs", JobInfo))
 
 
-def tasks(job_id: str, *, state: str = "", limit: int = PAGE_ITEMS, cursor: str = "") -> Call[Page[TaskInfo]]:
-    """GET /v1/jobs/{id}/tasks"""
-    filters = {"state": state} if state else {}
+def tasks(
+    job_id: str, *, state: str = "", named: str = "", limit: int = PAGE_ITEMS, cursor: str = ""
+) -> Call[Page[TaskInfo]]:
+    """GET /v1/jobs/{id}/tasks; named: `7-9` by number, `[7-9]` by index."""
+    filters = {name: text for name, text in (("state", state), ("tasks", named)) if text}
     return Call(paged(f"/v1/jobs/{_part(job_id)}/tasks", filters, limit, cursor), page_reader("tasks", TaskInfo))
 
 
@@ -155,9 +170,10 @@ def task(job_id: str, number: int) -> Call[TaskInfo]:
     return Call(get(f"/v1/jobs/{_part(job_id)}/tasks/{number}"), reader(TaskInfo))
 
 
-def update(job_id: str, fields: Mapping[str, Any]) -> Call[JobInfo]:
+def update(job_id: str, fields: Mapping[str, Any], *, dry_run: bool = False) -> Call[UpdatedInfo]:
     """PATCH /v1/jobs/{id}"""
-    return Call(Request("PATCH", f"/v1/jobs/{_part(job_id)}", body=to_json(dict(fields))), reader(JobInfo))
+    path = f"/v1/jobs/{_part(job_id)}{'?dry_run=1' if dry_run else ''}"
+    return Call(Request("PATCH", path, body=to_json(dict(fields))), reader(UpdatedInfo))
 
 
 def control(
@@ -165,6 +181,8 @@ def control(
     ids: Sequence[str],
     filters: Mapping[str, str] | None = None,
     details: Mapping[str, Any] | None = None,
+    *,
+    dry_run: bool = False,
 ) -> Call[tuple[Outcome, ...]]:
     """POST /v1/jobs/{cancel,hold,release,requeue,evict}; `details`: further fields of the body."""
     body: dict[str, Any] = dict(details or {}) | ({"ids": list(ids)} if ids else {})
@@ -173,20 +191,27 @@ def control(
     request = Request(
         "POST",
         f"/v1/jobs/{action}",
+        query={"dry_run": "1"} if dry_run else {},
         body=to_json(body),
         headers={"Idempotency-Key": fresh_key()},
         # A second cancel, hold or release changes nothing. A second requeue or eviction would, and its key is
         # remembered only when all of it worked: for one job that is enough.
-        repeatable=action not in ("requeue", "evict") or (len(ids) == 1 and not filters),
+        repeatable=dry_run or action not in ("requeue", "evict") or (len(ids) == 1 and not filters),
     )
     return Call(request, list_reader("results", Outcome))
 
 
 def remove(
-    ids: Sequence[str], filters: Mapping[str, str] | None = None, ended_before_ms: int | None = None
+    ids: Sequence[str],
+    filters: Mapping[str, str] | None = None,
+    ended_before_ms: int | None = None,
+    *,
+    states: str = "",
 ) -> Call[tuple[Outcome, ...]]:
-    """POST /v1/jobs/remove"""
+    """POST /v1/jobs/remove; states: of what the ids name, only tasks that ended so."""
     body: dict[str, Any] = {"ids": list(ids)} if ids else {}
+    if states:
+        body["states"] = states
     if filters:
         body["filter"] = dict(filters)
     if ended_before_ms is not None:
@@ -227,6 +252,26 @@ def log(
         query["follow"] = "1"
     headers = {"Accept": "application/octet-stream, application/problem+json"}
     return Call(Request("GET", f"/v1/jobs/{_part(job_id)}/logs", query=query, headers=headers), _read_log)
+
+
+def outputs(
+    job_id: str,
+    *,
+    stream: str = "stdout",
+    tasks: str = "",
+    states: str = "",
+    rank: int = 0,
+    offset: int = 0,
+    limit: int | None = None,
+    after: int = -1,
+) -> Request:
+    """GET /v1/jobs/{id}/outputs: pieces of outputs, each behind a line that says whose it is."""
+    query = {"stream": stream, "rank": str(rank), "offset": str(offset), "after": str(after)}
+    query |= {name: text for name, text in (("tasks", tasks), ("state", states)) if text}
+    if limit is not None:
+        query["limit"] = str(limit)
+    headers = {"Accept": "application/vnd.hal.outputs, application/problem+json"}
+    return Request("GET", f"/v1/jobs/{_part(job_id)}/outputs", query=query, headers=headers)
 
 
 def nodes() -> Call[tuple[NodeInfo, ...]]:
@@ -298,6 +343,11 @@ def health() -> Call[HealthInfo]:
     return Call(get("/v1/health"), reader(HealthInfo))
 
 
+def notifications() -> Call[NotificationsInfo]:
+    """GET /v1/notifications"""
+    return Call(get("/v1/notifications"), reader(NotificationsInfo))
+
+
 def controllers() -> Call[ControllersInfo]:
     """GET /v1/controllers"""
     return Call(get("/v1/controllers"), reader(ControllersInfo))
@@ -321,28 +371,35 @@ def read_event(sent: ServerEvent) -> EventInfo | None:
     return _decode(sent.data.encode(), EventInfo)
 
 
-def filters_of(names: Mapping[str, Any]) -> dict[str, str]:
+def filters_of(names: Mapping[str, Any], *, listing: bool = False) -> dict[str, str]:
     """Query parameters of a filter; what is None is left out.
 
     Args:
         names: `state` (one, or several of which any counts), `label` (`k`, `k=v`, several or a dict, all of which
             count), and one each of user, queue, name, account.
+        listing: whether those of a listing of jobs are known, too.
     Raises:
         SpecError: a filter that does not exist, or several values where one is meant.
     """
     out: dict[str, str] = {}
     for name, value in names.items():
-        if name not in FILTERS:
-            raise SpecError(f"'{name}' is not a filter", hint=f"filters: {', '.join(FILTERS)}")
-        if value is None or value == "":
+        if name not in FILTERS and not (listing and name in LISTING):
+            known = (*FILTERS, *LISTING) if listing else FILTERS
+            raise SpecError(f"'{name}' is not a filter", hint=f"filters: {', '.join(known)}")
+        if value is None or value == "" or value is False:
             continue
+        if value is True:
+            value = "true"
         if isinstance(value, Mapping):
             value = [f"{key}={text}" for key, text in value.items()]
         values = (
             [str(one) for one in value] if isinstance(value, Sequence) and not isinstance(value, str) else [str(value)]
         )
         if len(values) > 1 and name not in ("state", "label"):
-            raise SpecError(f"{name}: this filter takes only one value")
+            raise SpecError(
+                f"{name}: this filter takes only one value",
+                hint=f"ask once for each {name}; only state and label take several",
+            )
         if values:
             out[name] = ",".join(values)
     return out
@@ -350,6 +407,8 @@ def filters_of(names: Mapping[str, Any]) -> dict[str, str]:
 
 FILTERS = ("state", "user", "queue", "name", "account", "label")
 """What jobs can be filtered by."""
+LISTING = ("node", "submitted_from_ms", "submitted_before_ms", "reasons", "placed")
+"""What a listing of jobs knows beside these: filters, and what to show beside each job."""
 
 
 def fresh_key() -> str:
@@ -370,7 +429,7 @@ def paged(path: str, filters: Mapping[str, str], limit: int, cursor: str) -> Req
 def _part(text: str) -> str:
     """Text as one segment of a path."""
     if not text:
-        raise SpecError("the id or name is empty")
+        raise SpecError("the id or name is empty", hint="hal jobs and hal nodes list them")
     return quote(text, safe="")
 
 

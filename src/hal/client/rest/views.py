@@ -18,6 +18,27 @@ class View(Struct, frozen=True, kw_only=True):
     """Base of what is read from the controller."""
 
 
+class WaitingInfo(View, frozen=True, kw_only=True):
+    """Why a job waits, in a few words; `hal why` has the numbers."""
+
+    reason: str
+    """A `Reason`; a newer HAL may use one that a client does not know."""
+    short: str = ""
+    starts_at_ms: int | None = None
+    """When that ends, where it is known without a forecast."""
+
+
+class PlacementInfo(View, frozen=True, kw_only=True):
+    """Where a job runs."""
+
+    nodes: tuple[str, ...] = ()
+    """By name, the first 64."""
+    more: bool = False
+    """There may be more nodes than are named."""
+    ends_by_ms: int | None = None
+    """When all that runs will have reached its walltime."""
+
+
 class JobInfo(View, frozen=True, kw_only=True):
     """A job as it was when it was read."""
 
@@ -54,9 +75,17 @@ class JobInfo(View, frozen=True, kw_only=True):
     spec: dict[str, Any] | None = None
     """What was submitted, as plain data; not in listings."""
     dependants: tuple[str, ...] = ()
-    """Jobs that wait and name this one, the first 1,000; not in listings."""
+    """Jobs that wait and name this one, on request also those that did, the first 1,000; not in listings."""
+    waiting: WaitingInfo | None = None
+    """Why its next task waits; only in listings with `reasons=True`."""
+    placement: PlacementInfo | None = None
+    """Where it runs now; only in listings with `placed=True`."""
+    ready: int | None = None
+    """Of a service that runs: how many of its tasks are ready."""
     removed: str = ""
     """What retention has removed of an ended job: `outputs`, `attempts` (and outputs), or nothing."""
+    tasks_removed: int = 0
+    """Tasks that were removed of a job that stays; they are not among the counts."""
 
     def __post_init__(self) -> None:
         # REST tells `active` (all that hold resources) beside `running`, which is a part of it: here each counts once.
@@ -87,6 +116,9 @@ class AttemptInfo(View, frozen=True, kw_only=True):
     signal: int | None = None
     message: str = ""
     usage: dict[str, Any] = {}
+    gpus: tuple[tuple[str, ...], ...] = ()
+    """What it was given of the GPUs of each node: `GPU-5b1e`, or `GPU-5b1e:0.5`; empty: none, or they are only
+    counted."""
 
 
 class TaskInfo(View, frozen=True, kw_only=True):
@@ -110,6 +142,11 @@ class TaskInfo(View, frozen=True, kw_only=True):
     reason: str = ""
     """Why it waits."""
     usage: dict[str, Any] = {}
+    ready: bool | None = None
+    """Of a running task of a service: whether it is ready; None while it is starting."""
+    cpus: dict[str, str] = {}
+    """Of a task that has run for some seconds on nodes that bind: by node, its CPUs there (`0-3,8`); only when one task
+    is asked for."""
     attempts: tuple[AttemptInfo, ...] = ()
     """All its tries; only when one task is asked for."""
 
@@ -165,6 +202,8 @@ class NodeInfo(View, frozen=True, kw_only=True):
     """What keeps new work away from it."""
     facts: Facts = Facts()
     """What it is made of; only when one node is asked for."""
+    domains: dict[str, str] = {}
+    """The domain of each level of the topology that it is in, widest first; only when one node is asked for."""
 
     @property
     def drains(self) -> bool:
@@ -201,6 +240,25 @@ class EventInfo(View, frozen=True, kw_only=True):
     payload: dict[str, Any] = {}
 
 
+class ChangeInfo(View, frozen=True, kw_only=True):
+    """A field of a job that changed, as its spec shows it."""
+
+    field: str
+    before: Any = None
+    after: Any = None
+
+
+class UpdatedInfo(JobInfo, frozen=True, kw_only=True):
+    """A job after a change; in a dry run as it is, with what would change."""
+
+    changes: tuple[ChangeInfo, ...] = ()
+    dry_run: bool = False
+    starts_now: bool | None = None
+    """In a dry run: whether its next task would then start at once; None where that was not tried."""
+    never: str = ""
+    """Why it could not start even if nothing else ran; only of a job with `wait_for_change`."""
+
+
 class WhyInfo(Findings, frozen=True, kw_only=True):
     """Why a job has not started, or what became of it."""
 
@@ -214,6 +272,8 @@ class Outcome(View, frozen=True, kw_only=True):
     id: str
     ok: bool = True
     state: str = ""
+    tasks: int = 0
+    """How many tasks it changed; in a dry run, how many it would."""
     code: str = ""
     """Of the error when not `ok`."""
     detail: str = ""
@@ -235,6 +295,48 @@ class LogPart(View, frozen=True, kw_only=True):
     node: str = ""
 
 
+class TaskOutput(View, frozen=True, kw_only=True):
+    """The output of one task: of its latest attempt."""
+
+    task: int
+    attempt: int = 0
+    """0: it has not run."""
+    node: str = ""
+    data: bytes = b""
+    offset: int = 0
+    """Of the first byte of `data`, counted over everything that was ever written."""
+    size: int = 0
+    """Bytes written when it was read."""
+    path: str = ""
+    """The file that the job has named for this output, on `node`: HAL keeps none of it; empty: it has named none."""
+    error: str = ""
+    """Why it could not be read (its node is away, it was deleted); empty: it was."""
+
+    @property
+    def text(self) -> str:
+        """As text; what is not UTF-8 is replaced."""
+        return self.data.decode(errors="replace")
+
+    @property
+    def complete(self) -> bool:
+        """Whether it is all that was written."""
+        return not self.error and not self.path and len(self.data) == self.size
+
+
+class NotificationsInfo(View, frozen=True, kw_only=True):
+    """What a HAL sends of jobs that notify somebody; counts are since its controller was started."""
+
+    mail: bool = False
+    """It sends mail."""
+    webhooks: bool = False
+    """It posts to webhooks of some hosts."""
+    sent: int = 0
+    waiting: int = 0
+    dropped: int = 0
+    last_error: str = ""
+    """Why the last one was dropped or is sent again; for operators, else empty."""
+
+
 class HealthInfo(View, frozen=True, kw_only=True):
     """How the controller is."""
 
@@ -251,6 +353,8 @@ class HealthInfo(View, frozen=True, kw_only=True):
     """Where agents of other machines dial, `HOST:PORT`; empty: nowhere."""
     store: str = ""
     """Where its state is kept; without a password."""
+    policy_kept: tuple[str, ...] = ()
+    """Entries of the policy that a changed hal.toml would remove, and that are kept until somebody accepts that."""
     leader: str = ""
     """The leader, reported by a controller that follows (`status` is `following`)."""
 

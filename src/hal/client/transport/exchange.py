@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from hal.client.transport.problems import BROKE_OFF, ENDING, NO_LEADER, error_from_answer
-from hal.core.model.errors import ConflictError, HALError, InternalError
+from hal.core.model.errors import ConflictError, HALError, InternalError, SpecError, shown
 
 if TYPE_CHECKING:
     from hal.client.addresses.address import Address
@@ -26,6 +26,8 @@ RECONNECT_S: Final = 30.0
 CHUNK_BYTES: Final = 64 << 10
 MAX_ANSWER_BYTES: Final = 128 << 20
 """Of one answer that is not a stream: as much as the largest request that a controller accepts."""
+WITH_BODY: Final = frozenset({"POST", "PUT", "PATCH"})
+"""Methods whose requests say how long their body is, also if they have none."""
 TOO_MANY: Final = 429
 """The status that asks to come again later."""
 
@@ -53,6 +55,24 @@ class Request:
 
         return f"{self.path}?{urlencode(self.query)}"
 
+    def sent(self, address: Address, endpoint: Endpoint | None) -> bytes:
+        """The request as HTTP/1.1 has it.
+
+        Raises:
+            SpecError: a header, or the path, has characters that HTTP does not allow: a token with a line end.
+        """
+        headers = self.all_headers(address, endpoint)
+        if self.body is not None or self.method in WITH_BODY:
+            headers["Content-Length"] = str(len(self.body or b""))
+        lines = [f"{self.method} {self.target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
+        head = "\r\n".join(lines)
+        if not (self.target.isascii() and self.target.isprintable()) or " " in self.target:
+            raise SpecError(f"'{shown(self.target)}' cannot be asked for: it is no path of a URL")
+        for name, value in headers.items():
+            if not (value.isascii() and value.isprintable()):
+                raise SpecError(f"{name}: has characters that no HTTP header may have", hint="is the token whole?")
+        return head.encode() + b"\r\n\r\n" + (self.body or b"")
+
     def all_headers(self, address: Address, endpoint: Endpoint | None) -> dict[str, str]:
         """Its headers and those that every request to this controller carries."""
         headers = {
@@ -62,7 +82,7 @@ class Request:
             **self.headers,
         }
         if self.body is not None:
-            headers["Content-Type"] = "application/json"
+            headers.setdefault("Content-Type", "application/json")
         if address.token:
             headers["Authorization"] = f"Bearer {address.token}"
         return headers

@@ -1,4 +1,4 @@
-"""The transport of the sync client: a pool of connections (http.client over Unix or TCP sockets).
+"""The transport of the sync client: a pool of connections over Unix or TCP sockets.
 
 Thread-safe: at most `MAX_CONNECTIONS` requests are under way at once, others wait.
 """
@@ -6,7 +6,6 @@ Thread-safe: at most `MAX_CONNECTIONS` requests are under way at once, others wa
 from __future__ import annotations
 
 import contextlib
-import http.client
 import select
 import socket
 import threading
@@ -16,7 +15,6 @@ from hal.client.addresses.address import Address
 from hal.client.addresses.endpoints import Endpoint
 from hal.client.transport.exchange import (
     ANSWER_TIMEOUT_S,
-    CHUNK_BYTES,
     MAX_ANSWER_BYTES,
     MAX_CONNECTIONS,
     MAX_STREAMS,
@@ -28,30 +26,59 @@ from hal.client.transport.exchange import (
     Request,
     too_long,
 )
-from hal.client.transport.pace import PacedResponse, StreamedResponse
+from hal.client.transport.http_answer import ERROR_STATUS, HttpAnswer, MalformedAnswerError
 from hal.client.transport.problems import error_from_answer
 from hal.client.transport.transport import Transport
 
-_BROKEN = (ConnectionError, http.client.HTTPException, TimeoutError, OSError)
+_BROKEN = (MalformedAnswerError, OSError)
 
 
-class _Connection(http.client.HTTPConnection):
+class _Connection:
     """An HTTP connection over whatever socket the address gives."""
 
-    response_class: type[PacedResponse] = PacedResponse
-
     def __init__(self, address: Address, endpoint: Endpoint | None, timeout_s: float) -> None:
-        super().__init__("localhost", timeout=timeout_s)
         self.endpoint = endpoint
+        self.sock: socket.socket | None = None
+        """None until the first request."""
         self._address = address
         self._timeout_s = timeout_s
 
-    def connect(self) -> None:
-        self.sock: socket.socket = self._address.connect(self._timeout_s, self.endpoint)
+    def ask(self, request: Request, *, whole: bool) -> HttpAnswer:
+        """Send a request, and read the head of its answer.
+
+        Raises:
+            SpecError: it cannot be sent as HTTP; as `Request.sent`.
+            UnreachableError, DeniedError: as `Address.connect`.
+            MalformedAnswerError, OSError: the connection broke.
+        """
+        sent = request.sent(self._address, self.endpoint)
+        if self.sock is None:
+            self.sock = self._address.connect(self._timeout_s, self.endpoint)
+        self.sock.sendall(sent)
+        return HttpAnswer(self.sock, whole=whole)
+
+    def set_timeout(self, timeout_s: float) -> None:
+        """For the next request."""
+        self._timeout_s = timeout_s
+        if self.sock is not None:
+            self.sock.settimeout(timeout_s)
+
+    def close(self) -> None:
+        """Closing twice does nothing."""
+        if self.sock is not None:
+            self.sock.close()
+
+    def interrupt(self) -> None:
+        """Make a reader in another thread stop, as if the connection had broken."""
+        with contextlib.suppress(OSError):
+            if self.sock is not None:
+                self.sock.shutdown(socket.SHUT_RDWR)
 
     @property
     def stale(self) -> bool:
         """The other side has closed it (or sent what nobody asked for)."""
+        if self.sock is None:
+            return False
         poll = select.poll()
         poll.register(self.sock, select.POLLIN)
         return bool(poll.poll(0))
@@ -60,26 +87,18 @@ class _Connection(http.client.HTTPConnection):
 class SocketStream:
     """An answer that is read as it comes."""
 
-    def __init__(
-        self, connection: _Connection, response: http.client.HTTPResponse, on_close: threading.Semaphore
-    ) -> None:
+    def __init__(self, connection: _Connection, answer: HttpAnswer, on_close: threading.Semaphore) -> None:
         self._connection = connection
-        self._response = response
+        self._pieces = answer.pieces()
         self._on_close: threading.Semaphore | None = on_close
-        self.headers: Mapping[str, str] = {name.lower(): value for name, value in response.getheaders()}
+        self.headers: Mapping[str, str] = answer.headers
 
     def read(self) -> bytes | None:
         """As `Stream.read`."""
         try:
-            chunk = self._response.read1(CHUNK_BYTES)
-        except (*_BROKEN, ValueError) as error:  # ValueError: its framing is malformed
+            return next(self._pieces, None)
+        except _BROKEN as error:
             raise BrokenStreamError(f"the stream broke off: {error}") from error
-        if chunk:
-            return chunk
-        # `length` counts down to 0 if the size was announced; a chunked answer that is cut raises an exception.
-        if self._response.length:
-            raise BrokenStreamError("the stream broke off")
-        return None
 
     def close(self) -> None:
         """Closing twice does nothing."""
@@ -90,27 +109,26 @@ class SocketStream:
 
     def interrupt(self) -> None:
         """Make a reader in another thread stop, as if the connection had broken."""
-        with contextlib.suppress(OSError):
-            if self._connection.sock is not None:
-                self._connection.sock.shutdown(socket.SHUT_RDWR)
+        self._connection.interrupt()
 
 
-def read_whole(response: http.client.HTTPResponse) -> bytes:
+def read_whole(answer: HttpAnswer) -> bytes:
     """The body.
 
     Raises:
         InternalError: it is longer than `MAX_ANSWER_BYTES`; no more of it was kept.
+        MalformedAnswerError, OSError: the connection broke.
     """
-    length = response.length or 0
-    try:
-        body = b"" if length > MAX_ANSWER_BYTES else response.read(MAX_ANSWER_BYTES + 1)
-    except ValueError as error:
-        raise http.client.HTTPException(f"the answer is malformed: {error}") from error
-    if length > MAX_ANSWER_BYTES or len(body) > MAX_ANSWER_BYTES:
+    if (answer.length or 0) > MAX_ANSWER_BYTES:
         raise too_long()
-    if response.length:  # read(n) gives what there was; read() would have said that some is missing
-        raise http.client.IncompleteRead(body, response.length)
-    return body
+    pieces: list[bytes] = []
+    size = 0
+    for piece in answer.pieces():
+        pieces.append(piece)
+        size += len(piece)
+        if size > MAX_ANSWER_BYTES:
+            raise too_long()
+    return b"".join(pieces)
 
 
 class Connections(Transport):
@@ -135,39 +153,32 @@ class Connections(Transport):
         with self._slots:
             connection = self._take(endpoint, ANSWER_TIMEOUT_S + request.wait_s)
             try:
-                response = self._exchange(connection, request)
-                body = read_whole(response)
+                answer = connection.ask(request, whole=True)
+                body = read_whole(answer)
             except _BROKEN as error:
                 connection.close()
                 raise _broken(error) from error
             except BaseException:
                 connection.close()
                 raise
-            headers = {name.lower(): value for name, value in response.getheaders()}
-            self._give(connection, reusable=not response.will_close)
-            return Answer(response.status, headers, body)
+            self._give(connection, reusable=answer.reusable)
+            return Answer(answer.status, answer.headers, body)
 
     def _stream_once(self, request: Request, endpoint: Endpoint | None) -> SocketStream:
         self._streams.acquire()
         connection = _Connection(self.address, endpoint, STREAM_TIMEOUT_S)
-        connection.response_class = StreamedResponse
         try:
-            response = self._exchange(connection, request)
+            answer = connection.ask(request, whole=False)
             self._answered = True
-            if response.status >= 400:
-                raise error_from_answer(response.status, read_whole(response))
+            if answer.status >= ERROR_STATUS:
+                raise error_from_answer(answer.status, read_whole(answer))
         except BaseException as error:
             connection.close()
             self._streams.release()
             if isinstance(error, _BROKEN):
                 raise _broken(error) from error
             raise
-        return SocketStream(connection, response, self._streams)
-
-    def _exchange(self, connection: _Connection, request: Request) -> http.client.HTTPResponse:
-        headers = request.all_headers(self.address, connection.endpoint)
-        connection.request(request.method, request.target, body=request.body, headers=headers)
-        return connection.getresponse()
+        return SocketStream(connection, answer, self._streams)
 
     def _take(self, endpoint: Endpoint | None, timeout_s: float) -> _Connection:
         while True:
@@ -176,7 +187,7 @@ class Connections(Transport):
             if connection is None:
                 return _Connection(self.address, endpoint, timeout_s)
             if connection.endpoint == endpoint and not connection.stale:
-                connection.sock.settimeout(timeout_s)
+                connection.set_timeout(timeout_s)
                 return connection
             connection.close()
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-import msgspec
-
 from hal.core.model.errors import (
     ERRORS_BY_CODE,
     ConflictError,
@@ -48,31 +46,28 @@ ENDING: Final = "ending"
 _BY_CODE: Final[dict[str, type[HALError]]] = dict.fromkeys((NO_LEADER, BROKE_OFF, ENDING), UnreachableError)
 
 
-class _Problem(msgspec.Struct):
-    code: str = ""
-    title: str = ""
-    detail: str = ""
-    hint: str = ""
-
-
-_PROBLEM: Final = msgspec.json.Decoder(_Problem)
-
-
 def error_from_answer(status: int, body: bytes) -> HALError:
     """The error that a problem document (RFC 9457) names, or one by HTTP status when there is none."""
-    try:
-        problem = _PROBLEM.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        shown = body[:MAX_QUOTED].decode(errors="replace").strip()
-        problem = _Problem(detail=f"the controller answered with status {status}{f': {shown}' if shown else ''}")
-    message = problem.detail or problem.title or f"the controller answered with status {status}"
-    kind = (
-        ERRORS_BY_CODE.get(problem.code)
-        or _BY_CODE.get(problem.code)
-        or _BY_STATUS.get(status, HALError if problem.code else InternalError)
-    )
+    code, title, detail, hint = _fields(status, body)
+    message = detail or title or f"the controller answered with status {status}"
+    kind = ERRORS_BY_CODE.get(code) or _BY_CODE.get(code) or _BY_STATUS.get(status, HALError if code else InternalError)
     # Programs show errors by means of their own: what a server says is to act on none of their terminals.
-    error = kind(printable(message, lines=True), hint=printable(problem.hint, lines=True))
-    if problem.code:
-        error.code = printable(problem.code)  # a finer one than its class has, as `unauthorized` is a kind of denied
+    error = kind(printable(message, lines=True), hint=printable(hint, lines=True))
+    if code:
+        error.code = printable(code)  # a finer one than its class has, as `unauthorized` is a kind of denied
     return error
+
+
+def _fields(status: int, body: bytes) -> tuple[str, str, str, str]:
+    """Code, title, detail and hint of a problem document; of another body, its beginning as the detail."""
+    import json
+
+    try:
+        problem = json.loads(body)
+        fields = [problem.get(name, "") for name in ("code", "title", "detail", "hint")]
+        if all(isinstance(field, str) for field in fields):
+            return fields[0], fields[1], fields[2], fields[3]
+    except (ValueError, AttributeError, RecursionError):
+        pass
+    shown = body[:MAX_QUOTED].decode(errors="replace").strip()
+    return "", "", f"the controller answered with status {status}{f': {shown}' if shown else ''}", ""

@@ -9,12 +9,15 @@ from __future__ import annotations
 import threading
 from typing import Final
 
+from hal.client.addresses.address import StartingError
 from hal.client.addresses.endpoints import Endpoint
 from hal.client.transport.backoff import Backoff
 from hal.core.model.errors import UnreachableError
 
 TAKEOVER_S: Final = 8.0
 """So long several controllers are tried in turn before one has ever answered: another takes over within seconds."""
+STARTING_S: Final = 10.0
+"""So long a controller of this machine is waited for that says that it is starting: mostly it takes a second or two."""
 MAX_REMEMBERED: Final = 64
 """Groups of controllers of which it is remembered which one answered."""
 
@@ -61,6 +64,7 @@ class Search:
         self._rotation = rotation
         several = len(rotation.endpoints) > 1
         self._dialling = Backoff(reconnect_s if answered else min(TAKEOVER_S, reconnect_s) if several else 0.0)
+        self._starting = Backoff(min(STARTING_S, reconnect_s))
         self._broken = Backoff(reconnect_s)
         self._round: set[Endpoint] = set()
         self._why: dict[Endpoint, UnreachableError] = {}
@@ -83,7 +87,8 @@ class Search:
             if len(self._round) < len(self._rotation.endpoints):
                 return 0.0
             self._round.clear()
-        return self._dialling.failed(now_s)
+        delay_s = self._dialling.failed(now_s)
+        return self._starting.failed(now_s) if delay_s is None and isinstance(error, StartingError) else delay_s
 
     def error(self, last: UnreachableError) -> UnreachableError:
         """Why none answered."""

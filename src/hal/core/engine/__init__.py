@@ -18,21 +18,18 @@ if TYPE_CHECKING:
 __all__ = ["EngineError", "State", "apply", "cycle", "new_state"]
 
 
-def __getattr__(name: str) -> Any:
-    if name == "State":
-        from hal.core.engine.state import State
+_HOMES = {
+    "State": "hal.core.engine.state",
+    "apply": "hal.core.engine.applying",
+    "cycle": "hal.core.engine.cycling",
+    "new_state": "hal.core.engine.rules.configuration",
+}
 
-        return State
-    if name == "new_state":
-        from hal.core.engine.rules.configuration import new_state
+if not TYPE_CHECKING:  # the type checker would believe in every name
 
-        return new_state
-    if name == "apply":
-        from hal.core.engine.applying import apply
+    def __getattr__(name: str) -> Any:
+        if name not in _HOMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from importlib import import_module
 
-        return apply
-    if name == "cycle":
-        from hal.core.engine.cycling import cycle
-
-        return cycle
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module(_HOMES[name]), name)

@@ -41,7 +41,8 @@ class ClassSpec(msgspec.Struct, frozen=True):
 
     Amounts are int64 base units, >= 0; a resource that no node has can be named and never fits. nodes >= 1. booking: it
     runs in this booking only (on its nodes, within its time); "" = outside all. licences: amounts of the whole cluster
-    that one start takes, whatever its nodes; > 0.
+    that one start takes, whatever its nodes; > 0. within: a level of the topology, in one domain of which all its nodes
+    are; "" = anywhere. A node in no domain of the level does not count; of a level that nobody named there is none.
     """
 
     request: dict[str, int]
@@ -49,11 +50,12 @@ class ClassSpec(msgspec.Struct, frozen=True):
     constraints: tuple[Requirement, ...] = ()
     booking: str = ""
     licences: dict[str, int] = {}
+    within: str = ""
 
     def shape_key(self) -> tuple[object, ...]:
         """Equal for equal feasibility on one node; zero amounts do not count."""
         amounts = tuple(sorted((k, v) for k, v in self.request.items() if v))
-        return (amounts, frozenset(self.constraints), self.booking, tuple(sorted(self.licences.items())))
+        return (amounts, frozenset(self.constraints), self.booking, tuple(sorted(self.licences.items())), self.within)
 
 
 class OwnerSpec(msgspec.Struct, frozen=True):

@@ -10,6 +10,7 @@ from enum import StrEnum
 import msgspec
 
 from hal.core.model.policy import Policy
+from hal.core.model.policy_hours import ZoneOffsets
 
 
 class Backfill(StrEnum):
@@ -33,6 +34,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Policies by registered name, and bounds. All bounds are work or counts, never time.
 
     policy: queues, shares, limits; None: every queue is alike and nothing is limited.
+    zones: of the hours of the policy's queues, by name; a zone that is not among them is taken for UTC.
     order: "priority" (the policy's points and disciplines), or a registered Order ("fcfs", "sjf").
     placement: "first-fit", "best-fit" or a registered Score.
     preempt: whose running work is taken back first: "least-lost" or a registered Preempt.
@@ -49,6 +51,10 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     claim_patience_ms: how long after its time an attempt that was told to end may go on before the claim on its rows
         falls.
     most_claims: waiting tasks for which work is being taken back, at once.
+    gpu_parts: several jobs may share a GPU of a node that binds them. Read by who feeds nodes and classes, not here.
+    levels: names of the topology's levels, widest first; () = no topology. Nodes say their domains in this order.
+    compact: gangs that ask for no domain are placed in the smallest that holds them, and on few of the narrowest ones;
+        False places them as without a topology.
     """
 
     order: str = "fcfs"
@@ -66,7 +72,11 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     reservations: int = 10
     max_reservations: int = 1 << 20
     policy: Policy | None = None
+    zones: dict[str, ZoneOffsets] = {}
     preempt_every_ms: int = 1_000
     min_run_ms: int = 60_000
     claim_patience_ms: int = 60_000
     most_claims: int = 1_000
+    gpu_parts: bool = False
+    levels: tuple[str, ...] = ()
+    compact: bool = True

@@ -119,12 +119,20 @@ class Health(StrEnum):
 
 
 class NodeSpec(msgspec.Struct, frozen=True):
-    """One node as it now is: amounts by resource name in base units, labels, health."""
+    """One node as it now is: amounts by resource name in base units, labels, health.
+
+    domains: by level of `EngineConfig.levels` the name of the domain that it is in; '', or missing at the end: in none.
+    Domains of one name are the same where those of all wider levels are the same, too.
+    """
 
     name: str
     capacity: dict[str, int]
     labels: dict[str, str] = {}
     health: Health = Health.UP
+    withheld: dict[str, int] = {}
+    """Of its capacity, what nothing new can have though nothing holds it: what is left of GPUs that are shared is on
+    several of them. Below zero: more is left than the sum says."""
+    domains: tuple[str, ...] = ()
 
 
 class NodesChanged(msgspec.Struct, frozen=True):

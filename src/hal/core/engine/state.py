@@ -22,6 +22,7 @@ from hal.core.engine.tables.advice import Advice
 from hal.core.engine.tables.allocation import Allocation
 from hal.core.engine.tables.bookings import Bookings
 from hal.core.engine.tables.catalogue import Catalogue
+from hal.core.engine.tables.domains import Domains, Path
 from hal.core.engine.tables.licences import Licences
 from hal.core.engine.tables.nodes import Nodes
 from hal.core.engine.tables.outputs import MOST_STARTS, Outputs
@@ -47,7 +48,7 @@ from hal.core.kernels.structures.declared import (
     TimelineTables,
 )
 from hal.core.kernels.structures.jit import bind
-from hal.core.kernels.structures.memory import Tables, address_block, point_at
+from hal.core.kernels.structures.memory import Tables, point_at
 from hal.core.kernels.work import pending, running
 from hal.core.model.offer import Offer
 
@@ -84,6 +85,8 @@ class State(ScalarTables):
         self._kernels = kernels
         self.nodes = Nodes()
         """Nodes, what is free on them, and which work they admit."""
+        self.domains = Domains()
+        """Which nodes are near each other, and how many of each domain fit what asks for one."""
         self.work = Work()
         """What waits, what runs, and what is reserved for whom."""
         self.catalogue = Catalogue(NO_KEYS)
@@ -123,8 +126,8 @@ class State(ScalarTables):
     def table_owners(self) -> dict[str, Any]:
         """The object that owns the tables of each group."""
         parts = (
-            self, self.nodes, self.work, self.catalogue, self.shares, self.bookings, self.licences, self.timelines,
-            self.scratch, self.outputs,
+            self, self.nodes, self.domains, self.work, self.catalogue, self.shares, self.bookings, self.licences,
+            self.timelines, self.scratch, self.outputs,
         )  # fmt: skip
         return {part.group: part for part in parts}
 
@@ -214,6 +217,18 @@ class State(ScalarTables):
             self.renew_timelines()
             self.renew_outputs()
             self.rewire()
+
+    def make_room_for_domains(self, paths: list[Path]) -> None:
+        """Make room for the domains that these paths name."""
+        rooms = self.domains.rooms_for(paths)
+        if rooms:
+            self.make_room(rooms)
+
+    def settle_domains(self) -> None:
+        """Nodes may have moved: list them in topological order again (part of `apply`)."""
+        if not self.domains.is_listed:
+            self.domains.write_order(self.meta, self.nodes.rows)
+        self.meta[L.M_COMPACT] = int(self.config.compact and self.domains.any())
 
     def grow(self, outcome: int, count: int) -> None:
         """Make room after a kernel asked for it; `count` is how many slots the event may need."""
@@ -330,7 +345,7 @@ class State(ScalarTables):
         self.given = self.pass_record[: L.GIVEN_COLUMNS]
         self._note_remade(self.allocation.take_remade())
         self.nodes.open_now = self._open_now()
-        self.at = address_block(self.tables())
+        self.at = self.allocation.block()
         self._bind()
 
     def make_room(self, rooms: Mapping[Room, int]) -> None:
@@ -355,7 +370,8 @@ class State(ScalarTables):
         shapes, reservations = self.catalogue.shapes.shape[0], self.work.reservations.shape[0]
         starts = min(self.config.slice_starts, MOST_STARTS)
         rooms = self.nodes.following_rooms()
-        rooms |= self.scratch.following_rooms(nodes=nodes, shapes=shapes, reservations=reservations, starts=starts)
+        lists = max(shapes, self.domains.domains.shape[0] + 1)
+        rooms |= self.scratch.following_rooms(nodes=nodes + 1, shapes=lists, reservations=reservations, starts=starts)
         rooms[PLANNED] = self._planned_room()
         rooms |= self.licences.following_rooms(reservations, self.work.runs.shape[0])
         if self.keeps_timelines:
@@ -395,6 +411,9 @@ class State(ScalarTables):
         """Work out which of some nodes a constraint set admits, whatever filters say (part of `apply`)."""
         bound = spec.booking and not self.bookings.anywhere(spec.booking)
         self.nodes.admit(nodes, constraint_set, spec, self.bookings.rows_of(spec.booking) if bound else None)
+        if spec.within:
+            here = np.asarray(nodes, np.int64)
+            self.nodes.allowed[constraint_set, here] &= self.domains.are_in(spec.within, here)
 
     def recount(self, first: int, last: int) -> None:
         """Count again where shapes first..last-1 fit (part of `apply`)."""

@@ -10,7 +10,7 @@ several blobs share are stored once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Final, NamedTuple, Protocol, Self
 
@@ -147,6 +147,9 @@ class BlobStore(Protocol):
             SpecError: `holder` is not a name.
             OverloadedError: there are `MAX_PINS` already.
         """
+
+    def pin_all(self, blobs: Sequence[str], holder: str) -> None:
+        """Pin several blobs in one step, all of them or none; as `pin` otherwise."""
 
     def unpin(self, blob: str, holder: str) -> bool:
         """Remove a pin; False: there was none. The blob need not be there."""

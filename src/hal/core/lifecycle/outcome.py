@@ -9,7 +9,10 @@ failed.
 3. Refused, preempted (or evicted) and lost attempts are not the task's fault: it is pending again, and no retry is
 counted. After a refusal or a loss the task waits a little longer each time, so that a node that refuses or loses
 everything is not used in a loop; a task that a node returned before its credit was used waits only for its turn.
-4. No task has more than MAX_ATTEMPTS attempts, whatever ended them: then it has failed.
+4. A task of a service runs again after the ends that its restart policy names, too, as retries: each waits for the
+back-off, and as long as an attempt ran, it gives restarts back, `retries.max` of them in a window. So a task fails when
+it is restarted more often than that.
+5. No task has more than MAX_ATTEMPTS attempts, whatever ended them: then it has failed.
 """
 
 from __future__ import annotations
@@ -17,8 +20,9 @@ from __future__ import annotations
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from hal.core.model import AttemptState, InternalError, JobSpec, TaskState
+from hal.core.model import AttemptState, InternalError, JobSpec, Restart, TaskState, plural
 
 MAX_ATTEMPTS: Final = 10_000
 """Attempts of one task, those that count as retries and those that do not."""
@@ -44,7 +48,9 @@ SECRETS_UNDELIVERED: Final = "secrets-undelivered"
 """Refusal of a start because its secrets could not be put on the node now."""
 SECRET_MISSING: Final = "secret-missing"
 """Refusal of a start because a secret that the job names is not there (any more): the attempt has failed."""
-NOT_BEGUN_HERE: Final = frozenset({PROLOG_FAILED, GATE_ELSEWHERE, SECRETS_ELSEWHERE}) | NOT_FOR_USER
+NODE_TOO_OLD: Final = "node-too-old"
+"""Refusal of a start because that node's keeper is older than what the job asks for."""
+NOT_BEGUN_HERE: Final = frozenset({PROLOG_FAILED, GATE_ELSEWHERE, SECRETS_ELSEWHERE, NODE_TOO_OLD}) | NOT_FOR_USER
 """Refusals because of the node, which the task does not use again: another may run it at once."""
 GIVEN_BACK: Final = frozenset({"credit-over", "recalled"}) | NOT_BEGUN_HERE
 """Refusals without a delay: of starts on credit, and those where nothing was wrong."""
@@ -63,26 +69,36 @@ class Next(Struct, frozen=True):
     counts_as_retry: bool = False
     reason: str = ""
     """For people: why it is tried again, or why it is not."""
+    given_back: int = 0
+    """Retries that no longer count, because the attempt ran for so long."""
 
 
-def after_attempt(spec: JobSpec, attempt: int, retries_used: int, outcome: AttemptState, *, refusal: str = "") -> Next:
+def after_attempt(
+    spec: JobSpec, attempt: int, retries_used: int, outcome: AttemptState, *, refusal: str = "", ran_ms: int = 0
+) -> Next:
     """Decide what follows when attempt number `attempt` (from 1) of a task has ended as `outcome`.
 
     Args:
         retries_used: retries counted before this attempt.
         refusal: the code of a refused start.
+        ran_ms: how long its processes ran.
     Raises:
         InternalError: `outcome` is not an end.
     """
+    always = spec.service is not None and spec.service.restart is Restart.ALWAYS
     match outcome:
         case AttemptState.SUCCEEDED:
-            return Next(TaskState.SUCCEEDED)
+            return _again(spec, attempt, retries_used, "ended", ran_ms) if always else Next(TaskState.SUCCEEDED)
         case AttemptState.CANCELLED:
             return Next(TaskState.CANCELLED)
         case AttemptState.TIMED_OUT:
+            if always:
+                following = _again(spec, attempt, retries_used, "reached its time limit", ran_ms)
+                return following if not following.state.ended else replace(following, state=TaskState.TIMED_OUT)
             return Next(TaskState.TIMED_OUT, reason="it reached its time limit")
         case AttemptState.FAILED | AttemptState.OUT_OF_MEMORY:
-            return _after_failure(spec, attempt, retries_used, outcome)
+            what = "ran out of memory" if outcome is AttemptState.OUT_OF_MEMORY else "failed"
+            return _again(spec, attempt, retries_used, what, ran_ms)
         case AttemptState.REFUSED | AttemptState.PREEMPTED | AttemptState.LOST:
             if attempt >= MAX_ATTEMPTS:
                 return Next(TaskState.FAILED, reason=f"{outcome} at attempt {attempt}, the last that is allowed")
@@ -144,13 +160,26 @@ Refused, preempted and lost are missing: after these a task waits, or has failed
 """
 
 
-def _after_failure(spec: JobSpec, attempt: int, retries_used: int, outcome: AttemptState) -> Next:
-    what = "ran out of memory" if outcome is AttemptState.OUT_OF_MEMORY else "failed"
-    if retries_used < spec.retries.max and attempt < MAX_ATTEMPTS:
-        retry = retries_used + 1
-        reason = f"attempt {attempt} {what}; retry {retry} of {spec.retries.max}"
-        return Next(TaskState.PENDING, spec.retries.delay_ms(retry), counts_as_retry=True, reason=reason)
-    return Next(TaskState.FAILED, reason=f"attempt {attempt} {what}")
+def _again(spec: JobSpec, attempt: int, retries_used: int, what: str, ran_ms: int) -> Next:
+    """Another attempt while retries are left; of a service, of those within its window."""
+    most, service = spec.retries.max, spec.service
+    given_back = 0
+    if service is not None:
+        given_back = min(ran_ms * most // service.window, retries_used)
+    retry = retries_used - given_back + 1
+    if retry <= most and attempt < MAX_ATTEMPTS:
+        which = f"retry {retry} of {most}" if service is None else f"restart {retry} of {most} within {service.window}"
+        return Next(
+            TaskState.PENDING,
+            spec.retries.delay_ms(retry),
+            counts_as_retry=True,
+            given_back=given_back,
+            reason=f"attempt {attempt} {what}; {which}",
+        )
+    reason = f"attempt {attempt} {what}"
+    if service is not None and most and attempt < MAX_ATTEMPTS:
+        reason += f", after {plural(most, 'restart')} within {service.window}"
+    return Next(TaskState.FAILED, reason=reason)
 
 
 def _again_delay_ms(attempt: int) -> int:

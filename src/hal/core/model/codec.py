@@ -9,19 +9,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
-from types import GenericAlias
+from functools import reduce
+from operator import or_
+from types import GenericAlias, UnionType
 from typing import Annotated, Any, Final, TypeVar, get_args, get_origin
 
 import msgspec
 
+from hal.core.model.array import MAX_TASKS, ArrayRange, loosened
 from hal.core.model.complaints import AT, explain_complaint
 from hal.core.model.dependency import parse_dependencies
 from hal.core.model.errors import SpecError, shown
 from hal.core.model.gate import parse_gate
-from hal.core.model.job import MAX_RETRIES, MAX_TASKS, ArrayRange, Constraint, JobSpec, check_spec
+from hal.core.model.job import MAX_RETRIES, Constraint, JobSpec, check_spec
+from hal.core.model.json_values import dec_hook, to_json
+from hal.core.model.notification import parse_notification
 from hal.core.model.resources import Resources
 from hal.core.model.sandbox import parse_sandbox
-from hal.core.model.units import MAX_AMOUNT, Duration, parse_duration
+from hal.core.model.service import loosened_service
+from hal.core.model.units import MAX_AMOUNT, Duration
 
 T = TypeVar("T")
 
@@ -36,34 +42,12 @@ MAX_DIGITS: Final = 19
 _SCALARS = frozenset({str, int, float, bool, type(None)})
 
 
-def enc_hook(value: Any) -> Any:
-    """msgspec's hook for the model's own types."""
-    if isinstance(value, Resources):
-        return value.plain()
-    if isinstance(value, Duration):
-        return str(value)
-    raise NotImplementedError(f"{type(value).__name__} has no JSON form")
-
-
-def dec_hook(kind: type, value: Any) -> Any:
-    """msgspec's hook for the model's own types; accepts the forms that people write."""
-    try:
-        if kind is Duration:
-            return parse_duration(value, field="duration")
-        if kind is Resources:
-            return Resources.parse(value)
-    except SpecError as error:
-        # msgspec adds the path to ValueErrors only; `convert` unwraps the SpecError behind it.
-        raise ValueError(error.message) from error
-    raise NotImplementedError(f"{kind.__name__} has no JSON form")
-
-
 def schema_hook(kind: type) -> dict[str, Any]:
     """JSON Schema of the model's own types."""
     if kind is Duration:
         return {
             "anyOf": [{"type": "string"}, {"type": "number", "minimum": 0}],
-            "description": "a duration: 90m, 1d2h, 02:30:00, or a number of seconds",
+            "description": "a duration: 90m, 1d2h, 02:30:00, unlimited, or a number of seconds",
             "examples": ["90m", "1d2h", 5400],
         }
     if kind is Resources:
@@ -76,17 +60,9 @@ def schema_hook(kind: type) -> dict[str, Any]:
     raise NotImplementedError(f"{kind.__name__} has no JSON Schema")
 
 
-_ENCODER: Final = msgspec.json.Encoder(enc_hook=enc_hook, order="deterministic")
-
-
 _SPEC: Final = msgspec.json.Decoder(JobSpec, dec_hook=dec_hook)
 """Created at import, so that what msgspec collects about these types exists before threads need it: two threads that
 collect it at the same moment can crash the process (msgspec 0.22)."""
-
-
-def to_json(value: Any) -> bytes:
-    """Encode any value of the model as canonical JSON."""
-    return _ENCODER.encode(value)
 
 
 def from_json(data: bytes | str, kind: type[T]) -> T:
@@ -137,6 +113,17 @@ def spec_from_plain(raw: Any) -> JobSpec:
     return check_spec(convert(_loosened(raw), JobSpec))
 
 
+def loosened_spec(raw: Mapping[Any, Any]) -> dict[str, Any]:
+    """Some fields of a job as people write them, in their declared form where they are well formed.
+
+    Raises:
+        SpecError: nested too deeply, or text that is not what its field takes.
+    """
+    if _depth(raw) > MAX_NESTING:
+        raise SpecError(f"nested deeper than {MAX_NESTING} levels")
+    return _loosened(raw)
+
+
 def spec_schema() -> dict[str, Any]:
     """JSON Schema (draft 2020-12) of a job as people may write it."""
     schema = msgspec.json.schema(_with_plain_defaults(JobSpec), schema_hook=schema_hook)
@@ -146,11 +133,17 @@ def spec_schema() -> dict[str, Any]:
     fields["array"] = _or(
         {"type": "integer", "minimum": 1, "maximum": MAX_TASKS},
         {"type": "string"},
+        {"type": "array", "items": {"type": "integer", "minimum": 0}, "minItems": 1},
         {"$ref": "#/$defs/ArrayRange"},
         {"type": "null"},
-        description="a count or a range of indices, with %N at most N at once",
-        examples=[100, "0-99", "0-98:2", "0-99%8"],
+        description="a count or indices, with %N at most N at once; a table may have one item for each task",
+        examples=[100, "0-99", "1,3,5-9:2", "0-99%8", {"items": ["a.txt", "b.txt"]}],
     )
+    array = schema["$defs"]["ArrayRange"]
+    array["properties"]["items"]["items"] = {}
+    array["properties"]["indices"] = _or(array["properties"]["indices"], {"type": "string"}, examples=["1,3,5-9:2"])
+    del array["required"]
+    array["anyOf"] = [{"required": [one]} for one in ("count", "indices", "items")]
     request = {key: value for key, value in fields["request"].items() if key != "default"}
     fields["request"] = _or(request, {"type": "string"}, default=JobSpec().request.plain())
     fields["command"] = {
@@ -170,6 +163,7 @@ def spec_schema() -> dict[str, Any]:
     fields["retries"] = _or(count, {"$ref": "#/$defs/Retries"}, default={})
     fields["constraints"]["items"] = _or({"type": "string"}, {"$ref": "#/$defs/Constraint"})
     fields["gates"]["items"] = _or({"type": "string"}, {"$ref": "#/$defs/JobGate"})
+    fields["notify"]["items"] = _or({"type": "string"}, {"$ref": "#/$defs/Notification"})
     fields["sandbox"] = _or(
         {"type": "boolean"}, {"type": "string"}, fields["sandbox"], default=[], examples=[True, "yes,no-network"]
     )
@@ -182,6 +176,10 @@ def spec_schema() -> dict[str, Any]:
         default=[],
         examples=[["prepare", "afterany:42"], "afterok:12 & (afterany:13 | afternotok:14)"],
     )
+    fields["service"]["anyOf"].insert(0, {"const": True})
+    service = schema["$defs"]["Service"]["properties"]
+    service["ports"] = _or({"type": "string"}, {"type": "array", "items": {"type": "string"}}, service["ports"])
+    service["readiness"]["anyOf"].insert(0, {"type": "string"})
     dependency = schema["$defs"]["Dependency"]["properties"]
     dependency["job"]["type"] = ["string", "integer"]
     dependency["any_of"]["items"] = each
@@ -263,23 +261,35 @@ def _with_plain_defaults(kind: type[msgspec.Struct]) -> type[msgspec.Struct]:
 
 
 def _with_plain_items(kind: Any) -> Any:
-    """The type of a list of structs whose defaults are durations, with these as plain data; other types as they are."""
+    """The type of a list of structs whose defaults are durations, or of one that may be left out, with these as plain
+    data; other types as they are."""
     if get_origin(kind) is Annotated:
         inner, *about = get_args(kind)
         return Annotated[_with_plain_items(inner), *about]
-    item = get_args(kind)[0] if get_origin(kind) is tuple else None
-    if not isinstance(item, type) or not issubclass(item, msgspec.Struct):
+    if get_origin(kind) is UnionType:
+        first, *others = (_in_plain(one) for one in get_args(kind))
+        return reduce(or_, others, first)
+    if get_origin(kind) is tuple:
+        item = get_args(kind)[0]
+        plain = _in_plain(item)
+        return kind if plain is item else GenericAlias(tuple, (plain, ...))
+    return kind
+
+
+def _in_plain(kind: Any) -> Any:
+    if not isinstance(kind, type) or not issubclass(kind, msgspec.Struct):
         return kind
-    if not any(isinstance(field.default, Duration) for field in msgspec.structs.fields(item)):
-        return kind
-    return GenericAlias(tuple, (_with_plain_defaults(item), ...))
+    has_durations = any(isinstance(field.default, Duration) for field in msgspec.structs.fields(kind))
+    return _with_plain_defaults(kind) if has_durations else kind
 
 
 def _loosened(raw: Mapping[Any, Any]) -> dict[str, Any]:
     """Convert what people write to the declared form; everything else is left for `convert` to check."""
     out = {str(key): value for key, value in raw.items()}
-    if isinstance(out.get("array"), int | str):
+    if isinstance(out.get("array"), int | str | list | tuple):
         out["array"] = ArrayRange.parse(out["array"])
+    elif isinstance(out.get("array"), Mapping):
+        out["array"] = loosened(out["array"])
     if isinstance(out.get("command"), str):
         raise SpecError(
             f"command: expected a list of words, got the text '{shown(out['command'])}'",
@@ -289,8 +299,14 @@ def _loosened(raw: Mapping[Any, Any]) -> dict[str, Any]:
         out["constraints"] = [parse_constraint(c) if isinstance(c, str) else c for c in out["constraints"]]
     if isinstance(out.get("gates"), list | tuple):
         out["gates"] = [parse_gate(one) if isinstance(one, str) else one for one in out["gates"]]
+    if isinstance(out.get("notify"), str):
+        out["notify"] = [out["notify"]]
+    if isinstance(out.get("notify"), list | tuple):
+        out["notify"] = [parse_notification(one) if isinstance(one, str) else one for one in out["notify"]]
     if "sandbox" in out:
         out["sandbox"] = parse_sandbox(out["sandbox"])
+    if "service" in out:
+        out["service"] = loosened_service(out["service"])
     if isinstance(out.get("dependencies"), str | list | tuple):
         out["dependencies"] = _dependencies(out["dependencies"])
     if isinstance(out.get("begin_at_ms"), str | datetime):

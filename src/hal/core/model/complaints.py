@@ -41,6 +41,10 @@ _ENUM: Final = re.compile(r"invalid enum value (.*)", re.DOTALL)
 _LIMITS: Final = {"<=": "at most", ">=": "at least", "<": "less than", ">": "more than"}
 
 
+_UNBUILT: Final = frozenset({"inputs", "outputs", "environment"})
+"""Fields that are refused themselves; no typo means them."""
+
+
 def explain_complaint(text: str, kind: Any) -> str:
     """Format a message for people.
 
@@ -63,7 +67,14 @@ def _unknown_field(name: str, path: str, kind: Any) -> str:
     valid = sorted(
         {field.encode_name for one in _structs(_kind_at(kind, path)) for field in msgspec.structs.fields(one)}
     )
-    near = difflib.get_close_matches(name, valid, n=1, cutoff=0.5) if len(name) <= MAX_COMPARED else []
+    others: dict[str, str] = {}
+    for one in _structs(_kind_at(kind, path)):
+        others |= getattr(one, "INSTEAD", {})
+    if name in others:
+        there = f" in {shown(path)}" if path else ""
+        return f"unknown field '{shown(name)}'{there}; in files and JSON it is '{others[name]}'"
+    able = [field for field in valid if field not in _UNBUILT]
+    near = difflib.get_close_matches(name, able, n=1, cutoff=0.5) if len(name) <= MAX_COMPARED else []
     advice = f"; did you mean '{near[0]}'?" if near else f"; valid fields are {', '.join(valid)}" if valid else ""
     return f"unknown field '{shown(name)}'{f' in {shown(path)}' if path else ''}{advice}"
 

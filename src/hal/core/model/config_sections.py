@@ -67,7 +67,8 @@ class Setting(Struct, frozen=True, kw_only=True):
 
     section: str
     key: str
-    """With dots where the key is in a table within the section; `NAME` stands for a name that the site chooses."""
+    """With dots where the key is in a table within the section; `NAME` stands for a name that the site chooses, `[]`
+    for one table of several."""
     type: str
     """In words."""
     default: Any
@@ -196,11 +197,19 @@ def _settings(section: str, kind: type[Struct], prefix: str) -> Iterator[Setting
             yield from _settings(section, bare, f"{key}.")
         elif isinstance(entries, type) and issubclass(entries, Struct):
             yield from _settings(section, entries, f"{key}.NAME.")
+        elif isinstance(listed := _listed(bare), type) and issubclass(listed, Struct):
+            yield from _settings(section, listed, f"{key}[].")
         else:
             default = field.default if field.default is not msgspec.NODEFAULT else None
             if field.default_factory is not msgspec.NODEFAULT:
                 default = field.default_factory()
             yield Setting(section=section, key=key, type=type_text(bare), default=to_plain(default), help=text)
+
+
+def _listed(bare: Any) -> Any:
+    """Of what a list of any length consists; None: it is no such list."""
+    arguments = get_args(bare) if get_origin(bare) is tuple else ()
+    return arguments[0] if len(arguments) == 2 and arguments[1] is Ellipsis else None
 
 
 def _bare(hint: Any) -> tuple[Any, str]:

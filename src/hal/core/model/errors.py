@@ -59,6 +59,12 @@ class NotFoundError(HALError):
     code = "not-found"
 
 
+class BundleMissingError(NotFoundError):
+    """A job ships a bundle that its user has not sent, or that is not kept any more: send it, and submit again."""
+
+    code = "bundle-missing"
+
+
 class DeniedError(HALError):
     """The caller may not do this."""
 
@@ -107,6 +113,7 @@ ERRORS_BY_CODE: dict[str, type[HALError]] = {
         HALError,
         SpecError,
         NotFoundError,
+        BundleMissingError,
         DeniedError,
         ConflictError,
         UnreachableError,

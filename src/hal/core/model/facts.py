@@ -17,6 +17,10 @@ MAX_TEXT: Final = 128
 """Most characters of a name that a machine reports."""
 MAX_PARTS: Final = 64
 """Most disks, NUMA nodes and GPUs of one node that are reported."""
+MAX_LINK: Final = 8
+"""Most characters of the word for a link between GPUs."""
+MAX_GPU_FILES: Final = 8
+"""Device files of one GPU."""
 MAX_TOLD: Final = 1_024
 """Most characters of a text that a node reports, for example a domain path."""
 MAX_AMOUNT: Final = 1 << 53
@@ -26,7 +30,17 @@ AUTOMATIC: Final = "hal."
 """The prefix of labels that HAL makes."""
 NODE_LABEL: Final = f"{AUTOMATIC}node"
 """The label that has the node's name."""
+GPU_LABEL: Final = f"{AUTOMATIC}gpu"
+"""The label with the model of a node's GPUs; with a dot and a word of it behind it, a label of that word."""
+MAX_GPU_WORDS: Final = 8
+"""Words of a model that are labels."""
+GPUS_LABEL: Final = f"{AUTOMATIC}gpus"
+"""The label by which work that asks for parts of GPUs is kept from nodes that give whole ones only."""
+WHOLE_GPUS: Final = "whole"
+"""Its value."""
 SANDBOX_LABEL: Final = f"{AUTOMATIC}sandbox"
+CORES_LABEL: Final = f"{AUTOMATIC}cores"
+"""How many cores a node offers; set by the controller, as the capacity says."""
 """The label of nodes that can run steps in sandboxes."""
 
 _LEVEL: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?\Z")
@@ -43,6 +57,23 @@ class CpuFacts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Of all sockets."""
     threads: int = 0
     """Logical processors of all cores."""
+
+
+class SocketFacts(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One socket."""
+
+    id: int
+    cpus: str = ""
+    """Logical processors as ranges: `0-31,64-95`."""
+    cores: int = 0
+
+
+class CacheFacts(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One cache of the highest level, which several cores share."""
+
+    level: int
+    size_bytes: int = 0
+    cpus: str = ""
 
 
 class NumaFacts(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -70,14 +101,31 @@ class DiskFacts(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class GpuFacts(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One GPU, as NVML reports it."""
+    """One GPU, as NVML or the kernel reports it, or `[[node.gpus]]` of hal.toml declares it."""
 
     index: int
+    vendor: str = ""
+    """`nvidia`, `amd`, or another word of the site; empty: an older agent, which knows NVIDIA's alone."""
     model: str = ""
     memory_bytes: int = 0
     uuid: str = ""
     numa: int = -1
     """The nearest NUMA node; -1: unknown."""
+    pci: str = ""
+    """Address on the PCI bus, as /sys has it: `0000:1b:00.0`."""
+    cpus: str = ""
+    """Logical processors that are near it."""
+    links: tuple[str, ...] = ()
+    """To the GPUs of index 0, 1, …, in the words of `nvidia-smi topo`: `NV18` (18 NVLinks), or the narrowest thing that
+    both are behind: `PIX` (one PCI switch), `PXB` (several), `PHB` (a host bridge), `NODE` (a NUMA node), `SYS`; empty:
+    itself, or not known. `XGMI` is AMD's link. () where no other is there."""
+    files: tuple[str, ...] = ()
+    """Device files that are its own: `/dev/nvidia0`."""
+
+    @property
+    def id(self) -> str:
+        """What it is called as long as it is in this machine: its uuid, or else its index."""
+        return self.uuid or str(self.index)
 
 
 class Facts(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -98,11 +146,19 @@ class Facts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Host name of the machine."""
     cpu: CpuFacts = CpuFacts()
     memory_bytes: int = 0
+    sockets: tuple[SocketFacts, ...] = ()
     numa: tuple[NumaFacts, ...] = ()
+    caches: tuple[CacheFacts, ...] = ()
     disks: tuple[DiskFacts, ...] = ()
     gpus: tuple[GpuFacts, ...] = ()
+    bound_gpus: tuple[int, ...] = ()
+    """Indexes of those that are this node's: each of its steps is given some of them. (): they are only counted."""
     sandbox: str = ""
     """What makes sandboxes for steps, `bwrap`; '': nothing here can."""
+    steps: str = ""
+    """As whom steps run: a word of `hal.runtime.step_users.Serving`; '': an older agent, which does not say."""
+    account: str = ""
+    """Who started the node."""
     domain: str = ""
     """Location, from the widest level to the narrowest: `dc1/rack3`."""
     address: str = ""
@@ -115,9 +171,19 @@ def bound_facts(facts: Facts) -> Facts:
     return Facts(
         **_bounded(facts),
         cpu=CpuFacts(**_bounded(facts.cpu)),
+        sockets=tuple(SocketFacts(**_bounded(one)) for one in facts.sockets[:MAX_PARTS]),
         numa=tuple(NumaFacts(**_bounded(one)) for one in facts.numa[:MAX_PARTS]),
+        caches=tuple(CacheFacts(**_bounded(one)) for one in facts.caches[:MAX_PARTS]),
         disks=tuple(DiskFacts(**_bounded(one)) for one in facts.disks[:MAX_PARTS]),
-        gpus=tuple(GpuFacts(**_bounded(one)) for one in facts.gpus[:MAX_PARTS]),
+        gpus=tuple(
+            GpuFacts(
+                **_bounded(one) | {"uuid": one_line(one.uuid, MAX_TEXT), "vendor": one_line(one.vendor, MAX_TEXT)},
+                links=tuple(one_line(link, MAX_LINK) for link in one.links[:MAX_PARTS]),
+                files=tuple(one_line(file, MAX_TEXT) for file in one.files[:MAX_GPU_FILES]),
+            )
+            for one in facts.gpus[:MAX_PARTS]
+        ),
+        bound_gpus=tuple(facts.bound_gpus[:MAX_PARTS]),
     )
 
 
@@ -149,8 +215,9 @@ def check_domain(path: str) -> str:
 
 
 def automatic_labels(node: str, facts: Facts) -> dict[str, str]:
-    """Labels that constraints can use on any node: `hal.node`, `hal.host`, `hal.os`, `hal.arch`, `hal.cpu`, `hal.gpu`,
-    `hal.sandbox`, `hal.domain`, with `hal.domain.1`, `hal.domain.2` … for its levels. An unknown fact has no label."""
+    """Labels that constraints can use on any node: `hal.node`, `hal.host`, `hal.os`, `hal.arch`, `hal.cpu`, `hal.gpu`
+    (with `hal.gpu.WORD` for each word that the models of all GPUs have), `hal.sandbox`, `hal.domain` (with
+    `hal.domain.1`, `hal.domain.2` … for its levels). An unknown fact has no label."""
     models = {gpu.model for gpu in facts.gpus}
     found = {
         "node": node,
@@ -162,6 +229,8 @@ def automatic_labels(node: str, facts: Facts) -> dict[str, str]:
         "sandbox": label_word(facts.sandbox),
         "domain": facts.domain,
     }
+    words = [frozenset(label_word(gpu.model).split("-")) - {""} for gpu in facts.gpus]
+    found |= {f"gpu.{word}": word for word in sorted(frozenset.intersection(*words) if words else ())[:MAX_GPU_WORDS]}
     levels = facts.domain.split("/") if facts.domain else []
     found |= {f"domain.{depth}": "/".join(levels[:depth]) for depth in range(1, len(levels) + 1)}
     return {f"{AUTOMATIC}{key}": text for key, text in found.items() if text}

@@ -11,6 +11,7 @@ from typing import Annotated, Final
 
 from msgspec import Meta, Struct
 
+from hal.core.model.bundle import FILES_GATE
 from hal.core.model.errors import SpecError, shown
 from hal.core.model.units import Duration
 
@@ -23,8 +24,8 @@ LONGEST_DEADLINE_MS: Final = 86_400_000
 DEFAULT_DEADLINE_MS: Final = 300_000
 PROLOG: Final = "prolog"
 EPILOG: Final = "epilog"
-SITE_GATES: Final = frozenset({PROLOG, EPILOG})
-"""Names of the gates that are programs of the site; a job cannot name them."""
+SITE_GATES: Final = frozenset({PROLOG, EPILOG, FILES_GATE})
+"""Names of the gates that are programs of the site, or HAL's own; a job cannot name them."""
 
 _NAME: Final = re.compile(r"[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?")
 _FIELDS: Final = ("phase", "deadline", "policy", "argument")

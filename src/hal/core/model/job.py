@@ -7,15 +7,16 @@ returns one canonical form, so `decode(encode(spec)) == spec` exactly.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from functools import cache
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, ClassVar, Final, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
 
-from hal.core.model.complaints import explain_complaint
+from hal.core.model.array import ArrayRange
+from hal.core.model.bundle import CollectWhen, FilesOrder, check_patterns
 from hal.core.model.dependency import (
     Dependency,
     DependencyKind,
@@ -25,15 +26,17 @@ from hal.core.model.dependency import (
 )
 from hal.core.model.errors import SpecError, shown
 from hal.core.model.gate import JobGate, check_gates
+from hal.core.model.notification import Notification, check_notifications
 from hal.core.model.path_patterns import check_path
+from hal.core.model.rank_variables import MAX_RANKS_OF_NODE
 from hal.core.model.resources import Resources
-from hal.core.model.sandbox import READ_ONLY, check_sandbox
+from hal.core.model.sandbox import NO_NETWORK, READ_ONLY, check_sandbox
 from hal.core.model.secret import check_secret_names
+from hal.core.model.service import DEFAULT_RESTARTS, Restart, Service, check_service
+from hal.core.model.topology.tree import check_level_name
 from hal.core.model.trace_context import trace_id_of
 from hal.core.model.units import MAX_AMOUNT, Duration
 
-MAX_TASKS: Final = 10_000_000
-"""Longest array."""
 MAX_NODES: Final = 100_000
 """Widest gang."""
 MAX_RETRIES: Final = 1_000
@@ -45,8 +48,6 @@ MAX_COMMAND_BYTES: Final = 1 << 20
 MAX_WORD_BYTES: Final = (128 << 10) - 1
 """Longest argument, or `NAME=value` of a variable, that Linux passes to a program."""
 MAX_PATH_BYTES: Final = 4_095
-MAX_ARRAY_INDEX: Final = 1 << 53
-"""Largest HAL_ARRAY_INDEX; every JSON reader represents it exactly."""
 MAX_COMMENT_CHARS: Final = 200
 MAX_LABELS: Final = 64
 MAX_LICENCES: Final = 64
@@ -65,69 +66,8 @@ _LABEL: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_./-]{0,126}[A-Za-z0-9])?")
 _CONTROL: Final = re.compile(r"[\u0000-\u001f\u007f-\u009f]")
 """C0, DEL and C1; readers of the JSON Schema understand the pattern too."""
 _ENV_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_ARRAY: Final = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18})(?::([0-9]{1,18}))?)?(?:%([0-9]{1,18}))?")
 
 S = TypeVar("S", bound=Struct)
-
-
-class ArrayRange(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """An array of `count` tasks; task t (from 0) sees HAL_ARRAY_INDEX = first + t * step."""
-
-    count: Annotated[int, Meta(ge=1, le=MAX_TASKS)]
-    first: Annotated[int, Meta(ge=0, le=MAX_ARRAY_INDEX)] = 0
-    step: Annotated[int, Meta(ge=1, le=MAX_ARRAY_INDEX)] = 1
-    max_running: Annotated[int, Meta(ge=0, le=MAX_TASKS, description="tasks that run at once; 0: no limit")] = 0
-
-    @classmethod
-    def parse(cls, value: object) -> ArrayRange:
-        """Parse `100` (tasks 0-99), `'1-100'`, `'0-98:2'`, `'0-99%8'` (8 at once), or the table that this class
-        encodes to.
-
-        Raises:
-            SpecError: none of these, empty, or longer than `MAX_TASKS`.
-        """
-        if isinstance(value, ArrayRange):
-            return value
-        if isinstance(value, Mapping):
-            try:
-                return msgspec.convert(dict(value), cls).check()
-            except msgspec.ValidationError as error:
-                raise SpecError(f"array: {explain_complaint(str(error), cls)}") from error
-        if isinstance(value, bool) or not isinstance(value, int | str):
-            raise SpecError(f"array: expected a count or a range like '0-99', got {shown(value)}")
-        match = _ARRAY.fullmatch(shown(value).strip())
-        if match is None:
-            raise SpecError(f"array: '{shown(value)}' is not a range", hint="write 100, 0-99, 0-98:2 or 0-99%8")
-        if match.group(2) is None:
-            count, first, step = int(match.group(1)), 0, 1
-        else:
-            first, last, step = int(match.group(1)), int(match.group(2)), int(match.group(3) or 1)
-            if last < first or step < 1:
-                hint = "write the smaller index first" if step else "the step behind ':' is at least 1"
-                raise SpecError(f"array: '{shown(value)}' has no task", hint=hint)
-            count = (last - first) // step + 1
-        if not 1 <= count <= MAX_TASKS:
-            raise SpecError(f"array: {count} tasks; between 1 and {MAX_TASKS} are allowed")
-        max_running = int(match.group(4)) if match.group(4) else 0
-        if match.group(4) and not 1 <= max_running <= MAX_TASKS:
-            raise SpecError(
-                f"array: '{shown(value)}' lets {max_running} tasks run at once", hint=f"between 1 and {MAX_TASKS}"
-            )
-        return cls(count=count, first=first, step=step, max_running=max_running).check()
-
-    def check(self) -> ArrayRange:
-        """Return the range itself if every index is within bounds.
-
-        Raises:
-            SpecError: the last index, or the step, exceeds `MAX_ARRAY_INDEX`.
-        """
-        if max(self.index(self.count - 1), self.step) > MAX_ARRAY_INDEX:
-            raise SpecError(f"array: an index or step is above {MAX_ARRAY_INDEX}")
-        return self
-
-    def index(self, task: int) -> int:
-        """The value of HAL_ARRAY_INDEX in task `task`."""
-        return self.first + task * self.step
 
 
 class Operator(StrEnum):
@@ -189,6 +129,21 @@ class OnNodeLost(StrEnum):
     """Its node ends it if it cannot reach the controller; once that has certainly happened, it waits again."""
 
 
+class Interactive(StrEnum):
+    """What an interactive job's program has for its input and output, to which people attach."""
+
+    TERMINAL = "terminal"
+    PIPES = "pipes"
+
+
+class OnHangup(StrEnum):
+    """What becomes of an interactive job to which nobody is attached any more."""
+
+    END = "end"
+    """Its program gets SIGHUP, and is killed after 5 s."""
+    CONTINUE = "continue"
+
+
 class OpenMode(StrEnum):
     """What happens to what is in the files of `stdout` and `stderr` when a step opens them."""
 
@@ -196,8 +151,44 @@ class OpenMode(StrEnum):
     APPEND = "append"
 
 
+class Dialect(StrEnum):
+    """The scheduler whose variables a job's steps get beside HAL's."""
+
+    HAL = "hal"
+    """None but HAL's own."""
+    SLURM = "slurm"
+    """SLURM_JOB_ID, SLURM_ARRAY_TASK_ID and the like."""
+    PBS = "pbs"
+    """PBS_JOBID, PBS_ARRAY_INDEX and the like."""
+
+
+FIELDS_BY_OTHER_NAMES: Final = {
+    **dict.fromkeys(("cpu", "cpus", "cores"), "request.cpu"),
+    **dict.fromkeys(("memory", "mem"), "request.memory"),
+    **dict.fromkeys(("gpu", "gpus"), "request.gpu"),
+    "resources": "request",
+    **dict.fromkeys(("after", "depends_on", "dependency"), "dependencies"),
+    "begin": "begin_at_ms",
+    "deadline": "deadline_ms",
+    "max_running": "array.max_running",
+    **dict.fromkeys(("time", "timeout", "time_limit"), "walltime"),
+    "partition": "queue",
+    **dict.fromkeys(("switches", "topology", "level"), "within"),
+    **dict.fromkeys(("chdir", "cwd"), "workdir"),
+    "environment": "env",
+    "output": "stdout",
+    "error": "stderr",
+    **dict.fromkeys(("licence", "licenses", "license"), "licences"),
+    "label": "labels",
+    "constraint": "constraints",
+}
+"""Names of options and keywords, and of other schedulers, by which people look for a field."""
+
+
 class JobSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """What a user submits: one task, or an array of tasks."""
+
+    INSTEAD: ClassVar[Mapping[str, str]] = FIELDS_BY_OTHER_NAMES
 
     name: Annotated[str, Meta(description="for people; need not be unique")] = ""
     queue: str = "default"
@@ -208,12 +199,29 @@ class JobSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     priority: Annotated[int, Meta(ge=-MAX_PRIORITY, le=MAX_PRIORITY, description="higher goes first")] = 0
     command: Annotated[tuple[str, ...], Meta(description="program and arguments, run without a shell")] = ()
     script: Annotated[str, Meta(description="text of a script with a #! line; instead of `command`")] = ""
+    arguments: Annotated[tuple[str, ...], Meta(description="arguments of `script`")] = ()
     array: ArrayRange | None = None
-    request: Resources = Resources({"cpu": 1000})
+    request: Resources = Resources({"cpu": 1000}, says_cpu=False)
     licences: Annotated[
         dict[str, int], Meta(description="amounts of the whole cluster that each task holds while it runs, by name")
     ] = {}
     nodes: Annotated[int, Meta(ge=1, le=MAX_NODES, description="distinct nodes that each task needs at once")] = 1
+    first_node: Annotated[
+        bool,
+        Meta(description="its command runs on the first of its nodes alone, and begins what runs on the others itself"),
+    ] = False
+    ranks_per_node: Annotated[
+        int,
+        Meta(
+            ge=0, le=MAX_RANKS_OF_NODE, description="ranks that `hal launch` in it begins on each of its nodes; 0: one"
+        ),
+    ] = 0
+    exclusive: Annotated[
+        bool, Meta(description="whole nodes: all that they have; the request says how much that is at least")
+    ] = False
+    within: Annotated[
+        str, Meta(description="level of the topology: the nodes of each task are in one domain of it; empty: anywhere")
+    ] = ""
     walltime: Duration | None = None
     dependencies: Annotated[tuple[Dependency, ...], Meta(description="all of them must be met")] = ()
     on_dependency_failed: Annotated[
@@ -224,13 +232,25 @@ class JobSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
         int, Meta(ge=0, le=MAX_AMOUNT, description="the instant by which it should have ended (ms since 1970); 0: none")
     ] = 0
     hold: bool = False
+    wait_for_change: Annotated[
+        bool, Meta(description="accept it even if nothing that is known could ever start it; it waits for a change")
+    ] = False
     env: dict[str, str] = {}
+    dialect: Annotated[
+        Dialect, Meta(description="the scheduler for which it was written: its steps get that one's variables, too")
+    ] = Dialect.HAL
     workdir: str = ""
     stdin: Annotated[str, Meta(description="file that it reads; relative to workdir; patterns as in stdout")] = ""
     stdout: Annotated[
-        str, Meta(description="file that gets its output instead of HAL; relative to workdir; %j %a %n %N %r %u %x")
+        str, Meta(description="file that gets its output instead of HAL; relative to workdir; %j %a %T %n %N %r %u %x")
     ] = ""
     stderr: Annotated[str, Meta(description="the same for its errors; unset: the file of stdout, if there is one")] = ""
+    interactive: Annotated[
+        Interactive | None, Meta(description="its program runs on a terminal, or on pipes, to which people attach")
+    ] = None
+    on_hangup: Annotated[
+        OnHangup, Meta(description="what becomes of an interactive job to which nobody is attached any more")
+    ] = OnHangup.END
     open_mode: Annotated[OpenMode, Meta(description="what happens to what is in these files")] = OpenMode.TRUNCATE
     retries: Retries = Retries()
     labels: dict[str, str] = {}
@@ -261,6 +281,25 @@ class JobSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
         Meta(description="what happens if the node of a task is unreachable; unset: the queue's setting"),
     ] = None
     signal: LimitSignal | None = None
+    ship: Annotated[
+        str,
+        Meta(
+            description="bundle of files, `sha256:…`, of which each attempt begins in a copy of its own; see files.md"
+        ),
+    ] = ""
+    collect: Annotated[
+        tuple[str, ...],
+        Meta(description="patterns of files that are kept of each attempt's own directory, for `hal fetch`"),
+    ] = ()
+    collect_when: Annotated[CollectWhen, Meta(description="after which ends of an attempt they are collected")] = (
+        CollectWhen.SUCCEEDED
+    )
+    service: Annotated[
+        Service | None, Meta(description="it serves others while it runs: readiness, restarts, ports; see services.md")
+    ] = None
+    notify: Annotated[
+        tuple[Notification, ...], Meta(description="messages by mail or webhook; as text: failed:ann@example.org")
+    ] = ()
     inputs: tuple[Any, ...] = ()
     outputs: tuple[Any, ...] = ()
     environment: Any = None
@@ -268,6 +307,13 @@ class JobSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
         tuple[str, ...],
         Meta(description="names of secrets, which its steps find as files in HAL_SECRETS_DIR; see secrets.md"),
     ] = ()
+
+    @property
+    def files(self) -> FilesOrder | None:
+        """What its steps need of their node's file service; None: nothing."""
+        if not (self.ship or self.collect):
+            return None
+        return FilesOrder(ship=self.ship, collect=self.collect, when=self.collect_when)
 
     @property
     def tasks(self) -> int:
@@ -279,7 +325,7 @@ class JobSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
         """The name, or else the program."""
         if self.name:
             return self.name
-        return self.command[0].rsplit("/", 1)[-1] if self.command else "script"
+        return title_of(self.command)
 
     @property
     def error_path(self) -> str:
@@ -287,11 +333,18 @@ class JobSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
         return self.stderr or self.stdout
 
 
-def check_spec(spec: JobSpec) -> JobSpec:
+def title_of(command: Sequence[str]) -> str:
+    """What a job without a name is called: its program, or `script`."""
+    return command[0].rsplit("/", 1)[-1] if command else "script"
+
+
+def check_spec(spec: JobSpec, known: JobSpec | None = None) -> JobSpec:
     """Return the spec in canonical form, if it is valid in itself.
 
     Queues and nodes are not checked here.
 
+    Args:
+        known: one that was checked; the 100,000 indices or items that it shares with this one are not checked again.
     Raises:
         SpecError: names the field and what to write instead.
     """
@@ -303,18 +356,25 @@ def check_spec(spec: JobSpec) -> JobSpec:
                 f"{field}: '{shown(value)}' is not a name", hint="letters, digits and _ . : @ / + -, at most 128"
             )
     if spec.array is not None:
-        spec.array.check()
+        spec.array.check(known.array if known is not None else None)
     if not spec.request:
         raise SpecError("request: no resource is given", hint="a task needs at least some cpu, like cpu = 0.1")
     _check_licences(spec.licences)
     _check_env(spec.env)
     _check_labels(spec)
     _check_excluded(spec.exclude)
+    if spec.within:
+        check_level_name(spec.within, "within")
     check_gates(spec.gates)
+    check_notifications(spec.notify)
     spec = _check_sandbox(spec)
     check_secret_names(spec.secrets)
+    spec = _check_service(spec)
     _check_comment(spec.comment)
     _check_streams(spec)
+    _check_interactive(spec)
+    _check_ranks(spec)
+    _check_files(spec)
     if spec.traceparent and not trace_id_of(spec.traceparent):
         raise SpecError(
             f"traceparent: '{shown(spec.traceparent)}' is not one of W3C Trace Context",
@@ -348,7 +408,9 @@ def _check_program(spec: JobSpec) -> None:
         raise SpecError(f"command, script: {which} given", hint="a job has exactly one of the two")
     if spec.command and not spec.command[0]:
         raise SpecError("command: the program's name is empty")
-    sizes = [_bytes_of(word, "command") for word in spec.command]
+    if spec.arguments and not spec.script:
+        raise SpecError("arguments: there is no script", hint="a command's arguments are words of `command`")
+    sizes = [_bytes_of(word, "command") for word in spec.command or spec.arguments]
     if sum(sizes) > MAX_COMMAND_BYTES or max(sizes, default=0) > MAX_WORD_BYTES:
         raise SpecError(
             f"command: a word exceeds {MAX_WORD_BYTES} bytes, or all words together exceed {MAX_COMMAND_BYTES}",
@@ -415,11 +477,72 @@ def _check_streams(spec: JobSpec) -> None:
         raise SpecError("open_mode: has no effect without stdout or stderr", hint="name a file, or leave it out")
 
 
+def _check_interactive(spec: JobSpec) -> None:
+    if spec.interactive is None:
+        if spec.on_hangup is not OnHangup.END:
+            raise SpecError("on_hangup: has no effect on a job that is not interactive", hint="leave it out")
+        return
+    if spec.array is not None or (spec.nodes > 1 and not spec.first_node):
+        raise SpecError(
+            "interactive: people attach to one program, and this job has several",
+            hint="leave out array; of several nodes, `first_node` runs it on the first one; `hal exec` enters any step",
+        )
+    if spec.stdin or spec.error_path:
+        raise SpecError("interactive: its input and output are not files", hint="leave out stdin, stdout and stderr")
+
+
+def _check_ranks(spec: JobSpec) -> None:
+    if spec.ranks_per_node and spec.nodes > 1 and not spec.first_node:
+        raise SpecError(
+            "ranks_per_node: the command of this job runs on each of its nodes, and would launch them all on each",
+            hint="write `first_node: true`, too: `hal launch` in the command begins the ranks",
+        )
+
+
+def _check_files(spec: JobSpec) -> None:
+    check_patterns(spec.collect)
+    if spec.collect_when is not CollectWhen.SUCCEEDED and not spec.collect:
+        raise SpecError("collect_when: has no effect without collect", hint="leave it out")
+    if spec.workdir and spec.files is not None:
+        field = "ship" if spec.ship else "collect"
+        raise SpecError(
+            f"workdir: a job with `{field}` begins in a directory of its own on its node",
+            hint=f"leave out workdir, or {field}",
+        )
+    if _bytes_of(spec.ship, "ship") > MAX_PATH_BYTES:
+        raise SpecError(f"ship: longer than {MAX_PATH_BYTES} bytes")
+
+
 def _check_sandbox(spec: JobSpec) -> JobSpec:
     words = check_sandbox(spec.sandbox)
     if READ_ONLY in words and spec.workdir == "/":
         raise SpecError(f"workdir: / would undo {READ_ONLY} of its sandbox", hint="name a directory below it")
     return spec if words == spec.sandbox else msgspec.structs.replace(spec, sandbox=words)
+
+
+def _check_service(spec: JobSpec) -> JobSpec:
+    """With its ports by name, and with how often its tasks are restarted, if it is a service that does not say so."""
+    service = spec.service
+    if service is None:
+        return spec
+    check_service(service)
+    if list(service.ports) != sorted(service.ports):
+        # As they are stored: nodes report numbers in this order.
+        service = msgspec.structs.replace(service, ports=dict(sorted(service.ports.items())))
+        spec = msgspec.structs.replace(spec, service=service)
+    if spec.interactive is not None:
+        raise SpecError("service: people attach to an interactive job", hint="leave out interactive; use hal exec")
+    if service.ports and NO_NETWORK in spec.sandbox:
+        raise SpecError(f"service.ports: nobody reaches a task with {NO_NETWORK} in its sandbox", hint="leave one out")
+    if service.restart is Restart.NEVER:
+        if spec.retries.max:
+            raise SpecError(
+                "retries: the service is restarted never", hint="write restart = on-failure, or leave it out"
+            )
+        return spec
+    if spec.retries.max:
+        return spec
+    return msgspec.structs.replace(spec, retries=msgspec.structs.replace(spec.retries, max=DEFAULT_RESTARTS))
 
 
 def check_constraints(constraints: tuple[Constraint, ...], field: str = "constraints") -> None:
@@ -510,14 +633,15 @@ def _defaults(kind: type[Struct]) -> tuple[tuple[str, Any], ...]:
 def _canonical(value: S) -> S:
     """Return the same value, with each field that equals its default being the default object itself.
 
-    msgspec omits a default only if it is the identical object; equal specs must give equal bytes.
+    msgspec omits a default only if it is the identical object; equal specs must give equal bytes. A request of one core
+    that a person has written stays: the queue's default is for jobs that say nothing.
     """
     changes: dict[str, Any] = {}
     for name, default in _defaults(type(value)):
         current = getattr(value, name)
         if current is default:
             continue
-        if current == default:
+        if current == default and getattr(current, "says_cpu", None) is not True:
             changes[name] = default
         elif isinstance(current, Struct):
             inner = _canonical(current)

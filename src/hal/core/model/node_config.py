@@ -11,7 +11,8 @@ from typing import Annotated, Final
 from msgspec import Meta, Struct
 
 from hal.core.model.config_sections import Section, check_range
-from hal.core.model.errors import SpecError
+from hal.core.model.declared_gpus import GpuSection, check_gpus
+from hal.core.model.errors import SpecError, shown
 from hal.core.model.facts import AUTOMATIC, check_domain
 from hal.core.model.units import Duration, parse_amount
 
@@ -32,6 +33,14 @@ MAX_SCRIPT_WORDS: Final = 64
 MAX_UID: Final = (1 << 32) - 2
 """The largest user id."""
 MAX_OUTPUT_DAYS: Final = 36_500
+LEAST_FILES_CACHE: Final = 16 << 20
+ALL_DEVICES: Final = "all"
+STANDARD_DEVICES: Final = "standard"
+BIND_AUTO: Final = "auto"
+BIND_CPUS: Final = "cpus"
+BIND_NONE: Final = "none"
+MAX_DEVICES: Final = 32
+"""Words of `devices`."""
 BUILT_IN: Final = frozenset({"disk", "read-only", "memory", "clock"})
 """The names of HAL's own checks."""
 
@@ -97,6 +106,19 @@ class NodeSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
         bool,
         Meta(description="if root started the node: jobs of others gain no rights by setuid programs, such as sudo"),
     ] = False
+    devices: Annotated[
+        tuple[str, ...],
+        Meta(description="device files that steps may use: `all`, or `standard` and patterns of others (`/dev/fuse`)"),
+    ] = (ALL_DEVICES,)
+    bind: Annotated[
+        str,
+        Meta(
+            description="CPUs of steps: `cpus`, each on CPUs of its own; `none`; `auto`: `cpus` on a node that is the "
+            "whole machine, if no other node there binds"
+        ),
+    ] = BIND_AUTO
+    gpus: tuple[GpuSection, ...] = ()
+    """All of the machine, instead of those that are found."""
     outputs_days: Annotated[
         int, Meta(description="days after which outputs to which nothing was written are deleted; 0: never")
     ] = 180
@@ -104,9 +126,17 @@ class NodeSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
         str, Meta(description="most that all outputs of the node take; the longest unwritten go first; 0: no limit")
     ] = "0"
 
+    files_cache: Annotated[
+        str, Meta(description="most that each node keeps of what was shipped to it; the longest unused goes first")
+    ] = "2GiB"
+
     @property
     def outputs_bytes(self) -> int:
         return parse_amount("memory", self.outputs_size, field="node.outputs_size")
+
+    @property
+    def files_cache_bytes(self) -> int:
+        return parse_amount("memory", self.files_cache, field="node.files_cache")
 
 
 NO_NODE_SECTION: Final = NodeSection()
@@ -128,7 +158,16 @@ def check_node_section(section: NodeSection) -> NodeSection:
     check_range("node.outputs_days", section.outputs_days, 0, MAX_OUTPUT_DAYS, least_means="by the controller alone")
     if section.outputs_bytes < 0:
         raise SpecError("node.outputs_size: a negative amount")
+    if section.files_cache_bytes < LEAST_FILES_CACHE:
+        raise SpecError(f"node.files_cache: {section.files_cache} is too small", hint="at least 16MiB")
     check_range("node.min_uid", section.min_uid, 1, MAX_UID)
+    _check_devices(section.devices)
+    check_gpus(section.gpus)
+    if section.bind not in (BIND_AUTO, BIND_CPUS, BIND_NONE):
+        raise SpecError(
+            f"node.bind: '{shown(section.bind)}' is no way to bind steps",
+            hint=f'"{BIND_AUTO}", "{BIND_CPUS}" or "{BIND_NONE}"',
+        )
     if len(section.checks) > MAX_CHECKS:
         raise SpecError(f"node.checks: {len(section.checks)} checks; at most {MAX_CHECKS} are allowed")
     for name, check in section.checks.items():
@@ -139,6 +178,23 @@ def check_node_section(section: NodeSection) -> NodeSection:
     ):
         _check_script(f"node.{name}", command, timeout)
     return section
+
+
+def _check_devices(words: tuple[str, ...]) -> None:
+    """Raises:
+    SpecError: a word that means nothing, or that contradicts another.
+    """
+    field = "node.devices"
+    if len(words) > MAX_DEVICES:
+        raise SpecError(f"{field}: {len(words)} words; at most {MAX_DEVICES} are allowed")
+    if words != (ALL_DEVICES,) and STANDARD_DEVICES not in words:
+        hint = f'["{ALL_DEVICES}"], or ["{STANDARD_DEVICES}"] with patterns of further device files'
+        raise SpecError(f"{field}: neither '{ALL_DEVICES}' alone nor '{STANDARD_DEVICES}'", hint=hint)
+    for word in words:
+        if word not in (ALL_DEVICES, STANDARD_DEVICES) and (not word.startswith("/dev/") or "\0" in word):
+            raise SpecError(f"{field}: '{word}' is no pattern of device files", hint="begin it with /dev/")
+    if ALL_DEVICES in words and len(words) > 1:
+        raise SpecError(f"{field}: '{ALL_DEVICES}' with other words", hint=f"leave out '{ALL_DEVICES}'")
 
 
 def _check_script(field: str, command: tuple[str, ...], timeout: Duration) -> None:

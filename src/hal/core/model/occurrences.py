@@ -76,6 +76,25 @@ def current_occurrence(booking: Booking, now_ms: int) -> Occurrence | None:
     return next(occurrences(booking, now_ms), None)
 
 
+def longest_gap_ms(bookings: Iterable[Booking]) -> int:
+    """Return the longest time between occurrences of bookings that all repeat without end: within any week, which is as
+    any other once all have begun. 0 if they leave none."""
+    taken: list[tuple[int, int]] = []
+    for booking in bookings:
+        period = PERIOD_MS[booking.repeat]
+        if booking.duration >= period:
+            return 0
+        for number in range(WEEK_MS // period):
+            start_ms = (booking.start_ms + number * period) % WEEK_MS
+            taken.append((start_ms, start_ms + booking.duration))
+    taken.sort()
+    longest, end_ms = 0, max(end for _, end in taken) - WEEK_MS
+    for start_ms, until_ms in taken:
+        longest = max(longest, start_ms - end_ms)
+        end_ms = max(end_ms, until_ms)
+    return longest
+
+
 def first_overlap(a: Booking, b: Booking) -> tuple[Occurrence, Occurrence] | None:
     """Return the first occurrences of two bookings that overlap in time; None if none ever do.
 

@@ -15,6 +15,7 @@ LETTERS: Final = {
     "j": "the job's id",
     "A": "the same",
     "a": "the task's array index (HAL_ARRAY_INDEX)",
+    "T": "the task's number in its job, from 0",
     "n": "the step's rank among the nodes of a gang, from 0",
     "t": "the same",
     "N": "the node's name",
@@ -79,6 +80,6 @@ def values_of_job(job: int, user: str, name: str) -> dict[str, str | int]:
     return {"j": job, "A": job, "u": user, "x": name}
 
 
-def values_of_step(array_index: int, attempt: int, rank: int, node: str) -> dict[str, str | int]:
+def values_of_step(task: int, array_index: int, attempt: int, rank: int, node: str) -> dict[str, str | int]:
     """Return the values of one step, and that of `%%`, so that nothing of the path is left as a pattern."""
-    return {"a": array_index, "r": attempt, "n": rank, "t": rank, "N": node, "%": "%"}
+    return {"T": task, "a": array_index, "r": attempt, "n": rank, "t": rank, "N": node, "%": "%"}

@@ -77,6 +77,8 @@ class Queue(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
     weights: Weights | None = None
     """Used instead of the site's."""
     default_walltime: Duration | None = None
+    default_request: Resources | None = None
+    """Amounts per node of resources that a job does not name; of cpu, one core where the queue says nothing either."""
     max_walltime: Duration | None = None
     max_tasks: int | None = None
     default_qos: str = ""
@@ -88,7 +90,9 @@ class Queue(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
     nodes: tuple[Constraint, ...] = ()
     """The node pool: conditions on node labels, added to every job's constraints."""
     hours: tuple[str, ...] = ()
-    """When its jobs may start, in UTC, like `mon-fri 18:00-08:00`; empty: always."""
+    """When its jobs may start, like `mon-fri 18:00-08:00`; empty: always."""
+    zone: str = "UTC"
+    """The time zone of these hours, like `Europe/Berlin`."""
     open: bool = True
     """False: nothing new is accepted; jobs accepted before still run."""
     starts: bool = True

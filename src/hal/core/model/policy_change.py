@@ -6,7 +6,7 @@ still names cannot be removed. The caller sets the version.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Annotated, Any, Final
 
@@ -222,6 +222,24 @@ def differences(before: Policy, after: Policy) -> list[Difference]:
     for single in _SINGLE:
         out.extend(_of_fields(single.value, *(to_plain(getattr(p, single.value)) for p in (before, after))))
     return out
+
+
+def removals(different: Iterable[Difference]) -> list[str]:
+    """What of these differences takes away something that somebody set: whole entries, licences, known users, and
+    bounds of a limit; by name: `limits.each`, `limits.each.running`, `licences.matlab`."""
+    found: list[str] = []
+    for one in different:
+        if one.after is not None:
+            continue
+        if not one.field:
+            found.append(one.entry)
+        elif one.entry in ("licences", "users") or (one.entry.startswith("limits.") and one.field in _BOUNDS):
+            found.append(f"{one.entry}.{one.field}")
+    return found
+
+
+_BOUNDS: Final = frozenset({"running", "pending", "resources", "hours", "max_job", "max_nodes", "max_walltime"})
+"""Fields without which a limit limits less."""
 
 
 def _of_table(table: str, before: Mapping[str, Struct], after: Mapping[str, Struct]) -> Iterator[Difference]:

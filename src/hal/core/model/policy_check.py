@@ -15,9 +15,10 @@ from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
+from hal.core.model.array import MAX_TASKS
 from hal.core.model.errors import SpecError, shown
 from hal.core.model.gate import LONGEST_DEADLINE_MS, SHORTEST_DEADLINE_MS, SITE_GATES, is_gate_name
-from hal.core.model.job import MAX_NODES, MAX_PRIORITY, MAX_TASKS, check_constraints, is_licence, is_name
+from hal.core.model.job import MAX_NODES, MAX_PRIORITY, check_constraints, is_licence, is_name
 from hal.core.model.occurrences import DAY_MS, PERIOD_MS, first_overlap
 from hal.core.model.policy import (
     DEFAULT_QUEUE,
@@ -35,7 +36,7 @@ from hal.core.model.policy import (
     Weights,
     preempting_entries,
 )
-from hal.core.model.policy_hours import parse_hours
+from hal.core.model.policy_hours import UTC_ZONE, check_zone, parse_hours
 from hal.core.model.policy_scope import MAX_DEPTH
 from hal.core.model.resources import MAX_RESOURCES
 from hal.core.model.sandbox import check_sandbox
@@ -50,6 +51,8 @@ MAX_LIMITS: Final = 10_000
 MAX_BOOKINGS: Final = 1_000
 MAX_LICENCES: Final = 1_000
 MAX_GATES: Final = 1_000
+MAX_ZONES: Final = 64
+"""Time zones of the hours of all queues."""
 MAX_DELEGATES: Final = 1_000
 """Coordinators of an account, or operators of a queue."""
 MAX_DELEGATED: Final = 5_000
@@ -66,6 +69,11 @@ MAX_INSTANT_MS: Final = 253_402_300_799_000
 _NAME_HINT: Final = "letters, digits and _ . : @ / + -, at most 128"
 
 E = TypeVar("E", Queue, Account, Qos, Limit, Booking, GateRule)
+
+
+def zones_of(policy: Policy) -> set[str]:
+    """The zones in which its hours are, without UTC."""
+    return {queue.zone for queue in policy.queues.values() if queue.hours} - {UTC_ZONE}
 
 
 def check_policy(policy: Policy) -> Policy:
@@ -86,6 +94,8 @@ def check_policy(policy: Policy) -> Policy:
         bookings=_named("bookings", policy.bookings, MAX_BOOKINGS),
         gates=_named("gates", policy.gates, MAX_GATES),
     )
+    if len(zones_of(policy)) > MAX_ZONES:
+        raise SpecError(f"queues: hours in {len(zones_of(policy))} time zones; at most {MAX_ZONES} are allowed")
     _check_users(policy.users)
     _each("accounts", policy.accounts, lambda entry, at: _check_account(entry, at, policy))
     _check_tree(policy.accounts)
@@ -304,6 +314,7 @@ def _check_queue(queue: Queue, at: str, policy: Policy) -> None:
     _refers_users(f"{at}.users", queue.users, policy)
     check_constraints(queue.nodes, f"{at}.nodes")
     parse_hours(queue.hours, field=f"{at}.hours")
+    check_zone(queue.zone, f"{at}.zone")
     _check_delegates(f"{at}.operators", queue.operators, policy)
 
 

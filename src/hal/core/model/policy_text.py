@@ -7,6 +7,7 @@ and `until_ms`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from types import GenericAlias
@@ -16,6 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from hal.core.model.codec import convert, parse_constraint, schema_hook, to_plain
+from hal.core.model.config_sections import toml_text
 from hal.core.model.errors import SpecError, shown
 from hal.core.model.policy import Account, Booking, FairShare, GateRule, Limit, Policy, Qos, Queue, Weights
 from hal.core.model.policy_check import check_policy
@@ -33,6 +35,8 @@ TABLES: Final[dict[str, type[Struct]]] = {
     "gates": GateRule,
 }
 """Tables of named entries."""
+_BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]+")
+"""Keys that TOML takes without quotes."""
 _INSTANTS: Final = {"start": "start_ms", "until": "until_ms"}
 _CONDITIONS: Final = {Queue: "nodes", Booking: "constraints"}
 
@@ -82,6 +86,29 @@ def policy_to_plain(policy: Policy) -> dict[str, Any]:
     return plain
 
 
+def policy_to_toml(policy: Policy) -> str:
+    """Convert a policy to the text of its part of a hal.toml, from which `policy_from_plain` gives the policy back."""
+    plain = policy_to_plain(policy)
+    tables = {name: plain.pop(name) for name in TABLES if name in plain}
+    lines = [f"{_key(name)} = {toml_text(value)}" for name, value in plain.items() if not isinstance(value, dict)]
+    for name, value in plain.items():
+        if isinstance(value, dict):
+            lines += _table((name,), value)
+    for table, entries in tables.items():
+        for name, entry in entries.items():
+            lines += _table((table, name), entry)
+    return "\n".join(lines).strip("\n") + "\n"
+
+
+def _table(path: tuple[str, ...], fields: Mapping[str, Any]) -> list[str]:
+    header = ".".join(_key(part) for part in path)
+    return ["", f"[{header}]", *(f"{_key(name)} = {toml_text(value)}" for name, value in fields.items())]
+
+
+def _key(name: str) -> str:
+    return name if _BARE_KEY.fullmatch(name) else toml_text(name)
+
+
 def parse_instant_ms(value: object, field: str) -> int:
     """Parse a datetime or its ISO text to milliseconds since 1970; UTC unless it names a zone.
 
@@ -114,6 +141,7 @@ def policy_schema() -> dict[str, Any]:
     definitions["Queue"]["properties"]["sandbox"] = {"anyOf": [{"type": "boolean"}, {"type": "string"}, sandbox]}
     for field in ("resources", "hours", "max_job", "borrow"):
         definitions["Limit"]["properties"][field]["anyOf"].append({"type": "string"})
+    definitions["Queue"]["properties"]["default_request"]["anyOf"].append({"type": "string"})
     accounts = definitions["Policy"]["properties"]["accounts"]
     definitions["Policy"]["properties"]["accounts"] = {
         "anyOf": [accounts, {"type": "array", "items": {"type": "string"}}],

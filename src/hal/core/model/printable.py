@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from functools import cache
 from typing import Final
 
 _JOINERS: Final = "\u200c\u200d\u180e"
@@ -21,11 +22,21 @@ _NEVER: Final = (
     "\ud800-\udfff"  # half a pair: a byte that was no text
     "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e00ff\U000e01f0-\U000e0fff"  # format controls, tags
 )
-_ODD: Final = re.compile(f"[{_NEVER}{_JOINERS}{_SELECTORS}]")
-_UNSEEN: Final = re.compile(f"[{_JOINERS}{_SELECTORS}]")
 _VIRAMA: Final = 9
 """Combining class of the signs after which a joiner is part of a word's spelling."""
 _NAMED: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+@cache
+def _odd() -> re.Pattern[str]:
+    """What is escaped, or is a joiner or selector; compiled when a text first needs it."""
+    return re.compile(f"[{_NEVER}{_JOINERS}{_SELECTORS}]")
+
+
+@cache
+def _unseen() -> re.Pattern[str]:
+    """Joiners and selectors."""
+    return re.compile(f"[{_JOINERS}{_SELECTORS}]")
 
 
 def printable(text: str, *, lines: bool = False) -> str:
@@ -36,14 +47,14 @@ def printable(text: str, *, lines: bool = False) -> str:
     """
     if text.isascii() and text.isprintable():
         return text
-    return _ODD.sub(lambda found: _shown(found, lines), text)
+    return _odd().sub(lambda found: _shown(found, lines), text)
 
 
 def printable_json(text: str) -> str:
     """JSON that says the same, with what acts or hides in its texts as `\\u` escapes; ends of lines stay."""
     if text.isascii() and text.isprintable():
         return text
-    return _ODD.sub(_escaped_in_json, text)
+    return _odd().sub(_escaped_in_json, text)
 
 
 def _shown(found: re.Match[str], lines: bool) -> str:
@@ -70,7 +81,7 @@ def _escaped_in_json(found: re.Match[str]) -> str:
 def _belongs(found: re.Match[str]) -> bool:
     """Whether a joiner or selector is where its text needs it."""
     char, text, at = found[0], found.string, found.start()
-    if not _UNSEEN.match(char) or not at:
+    if not _unseen().match(char) or not at:
         return False
     before, after = text[at - 1], text[at + 1 : at + 2]
     if char in _JOINERS:
@@ -80,8 +91,8 @@ def _belongs(found: re.Match[str]) -> bool:
         return _carries(before) and _carries(after)
     if before in "0123456789#*":
         return after == "\u20e3"  # a keycap
-    return _carries(before) and not _UNSEEN.match(before)
+    return _carries(before) and not _unseen().match(before)
 
 
 def _carries(char: str) -> bool:
-    return char > "\x9f" and char not in _JOINERS and (char == "\ufe0f" or not _ODD.match(char))
+    return char > "\x9f" and char not in _JOINERS and (char == "\ufe0f" or not _odd().match(char))

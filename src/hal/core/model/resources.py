@@ -18,13 +18,15 @@ MAX_RESOURCES = 64
 class Resources(Mapping[str, int]):
     """Amounts by canonical resource name, in base units."""
 
-    __slots__ = ("_amounts",)
+    __slots__ = ("_amounts", "says_cpu")
 
-    def __init__(self, amounts: Mapping[str, int] | None = None) -> None:
+    def __init__(self, amounts: Mapping[str, int] | None = None, *, says_cpu: bool | None = None) -> None:
         """Args:
         amounts: in base units; zeros are dropped.
+        says_cpu: whether a person has written how much cpu, if only 0; None: no person has written this.
         """
         self._amounts: dict[str, int] = {name: n for name, n in sorted((amounts or {}).items()) if n}
+        self.says_cpu = says_cpu
 
     @classmethod
     def parse(cls, value: object, *, field: str = "request") -> Resources:
@@ -47,11 +49,12 @@ class Resources(Mapping[str, int]):
             if name in amounts:
                 raise SpecError(f"{field}: '{name}' is given twice")
             amounts[name] = parse_amount(name, amount, field=f"{field}.{name}")
-        return cls(amounts)
+        return cls(amounts, says_cpu="cpu" in amounts)
 
     def plain(self) -> dict[str, str]:
         """The form that people write: `{'cpu': '4', 'memory': '1.5GiB'}`."""
-        return {name: format_amount(name, n) for name, n in self._amounts.items()}
+        plain = {name: format_amount(name, n) for name, n in self._amounts.items()}
+        return {"cpu": "0", **plain} if self.says_cpu and "cpu" not in plain else plain
 
     def __getitem__(self, name: str) -> int:
         return self._amounts[name]

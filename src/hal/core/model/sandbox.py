@@ -1,7 +1,7 @@
 """What a job's processes are kept from on their node, beyond what their user may do there.
 
-Pure. Written as words: `private-tmp`, `own-proc`, `read-only`, `no-network`, `writable=/scratch/a`; `true` or `yes`
-stands for the first three. What the words do on a node is in `hal.daemons.agent.keeper.helper_process.sandbox`.
+Pure. Written as words: `private-tmp`, `own-proc`, `own-dev`, `read-only`, `no-network`, `writable=/scratch/a`; `true`
+or `yes` stands for the first four. What the words do on a node is in `hal.daemons.agent.keeper.helper_process.sandbox`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from hal.core.model.errors import SpecError, shown
 
 PRIVATE_TMP: Final = "private-tmp"
 """/tmp, /var/tmp and /dev/shm are empty, its own, in memory, and gone at its end."""
+OWN_DEV: Final = "own-dev"
+"""/dev has the harmless devices only, and GPUs if the job asks for any."""
 OWN_PROC: Final = "own-proc"
 """It sees its own processes only."""
 READ_ONLY: Final = "read-only"
@@ -23,8 +25,8 @@ NO_NETWORK: Final = "no-network"
 """Only a loopback device of its own. Unix sockets that it can see still work."""
 WRITABLE: Final = "writable="
 """A directory that `read-only` leaves as it is."""
-WORDS: Final = (PRIVATE_TMP, OWN_PROC, READ_ONLY, NO_NETWORK)
-USUAL: Final = (OWN_PROC, PRIVATE_TMP, READ_ONLY)
+WORDS: Final = (PRIVATE_TMP, OWN_PROC, OWN_DEV, READ_ONLY, NO_NETWORK)
+USUAL: Final = (OWN_DEV, OWN_PROC, PRIVATE_TMP, READ_ONLY)
 """What `true` stands for."""
 MAX_WRITABLE: Final = 16
 MAX_WORDS: Final = len(WORDS) + 2 * MAX_WRITABLE

@@ -6,6 +6,7 @@ Pure. The values are stored, sent and shown.
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Final
 
 
 class TaskState(StrEnum):
@@ -84,5 +85,10 @@ class NodeState(StrEnum):
     CORDONED = "cordoned"
     DRAINING = "draining"
     UNREACHABLE = "unreachable"
+    STOPPED = "stopped"
     DOWN = "down"
     REMOVED = "removed"
+
+
+AWAY_NODE_STATES: Final = frozenset({NodeState.UNREACHABLE, NodeState.STOPPED})
+"""Its agent is not heard, whether or not it said so before: nothing new starts there, and its steps stay."""

@@ -11,6 +11,7 @@ import json
 import re
 import tomllib
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, NoReturn
 
 import yaml
@@ -20,6 +21,8 @@ from hal.core.model.errors import SpecError, shown
 from hal.core.model.job import JobSpec
 from hal.core.model.printable import printable
 
+Path = tuple[str | int, ...]
+"""Keys and positions that lead to a value."""
 MAX_VALUES: Final = 2_000_000
 """Values in one text; those repeated by YAML aliases are counted each time."""
 MAX_KEY_PARTS: Final = 64
@@ -78,6 +81,26 @@ def plain_from_text(text: str, *, kind: str) -> Any:
     reader = _READERS.get(kind)
     if reader is None:
         raise SpecError(f"'{shown(kind)}' is not a format", hint="use toml, yaml or json")
+    return _read(text, kind, reader)
+
+
+def plain_and_lines_of_yaml(text: str) -> tuple[Any, dict[Path, int]]:
+    """Read plain data from YAML, with the line, from 1, on which each value begins; of a key's, that of the key.
+
+    Raises:
+        SpecError: as `plain_from_text`.
+    """
+    lines: dict[Path, int] = {}
+    plain = _read(text, "yaml", partial(_read_yaml, look=lambda node: _collect_lines(node, (), lines)))
+    return plain, lines
+
+
+def _read(text: str, kind: str, reader: Callable[[str], Any]) -> Any:
+    """What a reader makes of the text.
+
+    Raises:
+        SpecError: see `plain_from_text`.
+    """
     if len(text) > MAX_SPEC_BYTES:
         raise SpecError(f"the text is longer than {MAX_SPEC_BYTES} bytes", hint="split it into several files")
     try:
@@ -185,7 +208,19 @@ for _tag, _pattern, _first in (
         _way.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(rf"^(?:{_pattern})$"), _first)
 
 
-def _read_yaml(text: str) -> Any:
+def _collect_lines(node: yaml.Node, path: Path, lines: dict[Path, int]) -> None:
+    lines[path] = node.start_mark.line + 1
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            at = (*path, str(key.value))
+            _collect_lines(value, at, lines)
+            lines[at] = key.start_mark.line + 1
+    elif isinstance(node, yaml.SequenceNode):
+        for position, value in enumerate(node.value):
+            _collect_lines(value, (*path, position), lines)
+
+
+def _read_yaml(text: str, look: Callable[[yaml.Node], None] | None = None) -> Any:
     _check_depth(text)
     loader = _CoreLoader(text)
     try:
@@ -194,6 +229,8 @@ def _read_yaml(text: str) -> Any:
             return None
         if _unfolded(node, {}) > MAX_VALUES:
             raise ValueError(f"its aliases expand to more than {MAX_VALUES} values")
+        if look is not None:
+            look(node)
         return loader.construct_document(node)
     finally:
         loader.dispose()

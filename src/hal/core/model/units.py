@@ -2,7 +2,8 @@
 
 Pure. Base units: time in milliseconds, cpu in millicores, memory and every other byte-like resource in bytes, gpu in
 milli-devices, any other named resource in whole units. Parsing is exact (decimal arithmetic, never floats from text);
-`parse(print(x)) == x` for every value. Digits are ASCII.
+`parse(print(x)) == x` for every value. Digits are ASCII. A number in text needs its unit: what it would mean differs
+from one scheduler to the next, so it is refused with both readings; a number that is no text keeps its documented unit.
 """
 
 from __future__ import annotations
@@ -18,14 +19,35 @@ from hal.core.model.errors import SpecError, shown
 MAX_AMOUNT: Final = (1 << 60) - 1
 """Largest amount of anything, in base units; one below the engine's infinity."""
 
+UNLIMITED_TEXT: Final = "unlimited"
+"""How the longest duration is printed: no limit."""
+_UNLIMITED: Final = frozenset({UNLIMITED_TEXT, "infinite", "infinity"})
+
 _DURATION_UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
-_DURATION_PART: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(ms|s|m|h|d|w)")
+_UNIT_WORDS: Final = {
+    "ms": "ms msec msecs millisecond milliseconds",
+    "s": "s sec secs second seconds",
+    "m": "m min mins minute minutes",
+    "h": "h hr hrs hour hours",
+    "d": "d day days",
+    "w": "w week weeks",
+}
+_UNIT_MS: Final = {word: _DURATION_UNITS_MS[unit] for unit, words in _UNIT_WORDS.items() for word in words.split()}
+"""Milliseconds of each unit of time, by each of its names."""
+_DURATION_PART: Final = re.compile(
+    rf"([0-9]+(?:\.[0-9]+)?)\s*({'|'.join(sorted(_UNIT_MS, key=len, reverse=True))})(?![a-z])"
+)
 _EXACT_DURATION: Final = re.compile(
     r"(?=[0-9])(?:([0-9]+)d)?(?:([0-9]+)h)?(?:([0-9]+)m(?!s))?(?:([0-9]+)s)?(?:([0-9]+)ms)?"
 )
 """The form that `format_duration` writes."""
 _EXACT_UNITS_MS: Final = (86_400_000, 3_600_000, 60_000, 1_000, 1)
-_CLOCK: Final = re.compile(r"(?:([0-9]+)-)?([0-9]+):([0-9]{1,2})(?::([0-9]{1,2}))?")
+_CLOCK: Final = re.compile(r"([0-9]+):([0-9]{1,2})(?::([0-9]{1,2}))?")
+"""MM:SS or HH:MM:SS, as Slurm reads a time limit."""
+_DAYS: Final = re.compile(r"([0-9]+)-([0-9]+)(?::([0-9]{1,2})(?::([0-9]{1,2}))?)?")
+"""D-HH, D-HH:MM or D-HH:MM:SS."""
+_THOUSANDTHS: Final = 1_000
+"""A size in a larger unit is read to three decimals and rounded to whole bytes; with more it must be exact."""
 MAX_NUMBER_CHARS: Final = 64
 """Longest text of a number or duration; every value in range has a shorter one."""
 REMEMBERED: Final = 4_096
@@ -79,18 +101,36 @@ class Duration(int):
         return f"Duration('{self}')"
 
 
+UNLIMITED: Final = Duration(MAX_AMOUNT)
+"""No limit, where a limit is asked for: the longest duration there is."""
+
+
+def limit_ms(walltime: Duration | None) -> int | None:
+    """The limit that a walltime sets, in milliseconds; None for none, whether it was left out or is unlimited."""
+    return None if walltime is None or walltime >= UNLIMITED else int(walltime)
+
+
 def parse_duration(value: object, *, field: str = "duration") -> Duration:
-    """Parse `90m`, `1d2h`, `1.5h`, `250ms`, `02:30:00`, `1-12:00:00`, or a number of seconds to milliseconds.
+    """Parse `90m`, `1d2h`, `1.5h`, `2 hours`, `250ms`, the forms of Slurm (`MM:SS`, `HH:MM:SS`, `D-HH`, `D-HH:MM`,
+    `D-HH:MM:SS`), `unlimited`, or a number of seconds to milliseconds.
 
     Raises:
-        SpecError: the text is not a duration, or it is negative or exceeds `MAX_AMOUNT`.
+        SpecError: the text is not a duration or is a number without a unit, or it is negative or exceeds `MAX_AMOUNT`.
     """
     if isinstance(value, Duration):
         return value
     text = _text(value, field, "a duration like '90m' or a number of seconds").lower()
-    total = _milliseconds(text)
+    if text in _UNLIMITED:
+        return UNLIMITED
+    number, unit = _number(text)
+    if number is not None and not unit:
+        if number and isinstance(value, str):
+            raise SpecError(f"{field}: {_unitless(value)}", hint=f"did you mean {_digits(text)}s or {_digits(text)}m?")
+        total: Fraction | int | None = number * 1000
+    else:
+        total = _milliseconds(text)
     if total is None:
-        raise SpecError(f"{field}: '{shown(value)}' is not a duration", hint="write it like 90m, 1d2h, 30s or 02:30:00")
+        raise SpecError(f"{field}: '{shown(value)}' is not a duration", hint=_DURATION_HINT)
     if not 0 <= total.numerator <= MAX_AMOUNT * total.denominator:
         raise SpecError(
             f"{field}: '{shown(value)}' is out of range", hint="a duration is between 0 and 36 million years"
@@ -100,10 +140,16 @@ def parse_duration(value: object, *, field: str = "duration") -> Duration:
     return Duration(total.numerator)
 
 
+_DURATION_HINT: Final = "write it like 90m, 1d2h, 30s or 02:30:00"
+
+
 def format_duration(ms: int) -> str:
-    """Format the shortest exact form: `1d2h`, `90m` as `1h30m`, `250ms`; `0s` for nothing."""
+    """Format the shortest exact form: `1d2h`, `90m` as `1h30m`, `250ms`; `0s` for nothing, `unlimited` for
+    `UNLIMITED`."""
     if ms == 0:
         return "0s"
+    if ms == MAX_AMOUNT:
+        return UNLIMITED_TEXT
     out: list[str] = []
     rest = abs(ms)
     for unit in ("d", "h", "m", "s", "ms"):
@@ -113,6 +159,20 @@ def format_duration(ms: int) -> str:
     return ("-" if ms < 0 else "") + "".join(out)
 
 
+def format_clock(ms: int) -> str:
+    """Format for a column: `0.4s` below ten seconds, then `2:09` and `3:05:07` as Slurm does, `12d3h` from two days on.
+
+    `parse_duration` reads it back, but for what was cut off.
+    """
+    if ms < 10_000:
+        return f"{ms // 1000}.{ms // 100 % 10}s"
+    seconds = ms // 1000
+    hours, minutes = seconds // 3600, seconds // 60 % 60
+    if hours >= 48:
+        return f"{hours // 24}d{hours % 24}h"
+    return f"{hours}:{minutes:02}:{seconds % 60:02}" if hours else f"{minutes}:{seconds % 60:02}"
+
+
 def format_wait(ms: int) -> str:
     """Format a time that passes while it is read: as `format_duration`, but from a minute on without fractions of a
     second."""
@@ -120,15 +180,25 @@ def format_wait(ms: int) -> str:
 
 
 def parse_size(value: object, *, field: str = "memory") -> int:
-    """Parse `1.5GiB`, `512M` (decimal, as in SI), `4096`, or an integer number of bytes.
+    """Parse `1.5GiB`, `512M` (decimal, as in SI), `4096B`, or an integer number of bytes.
 
     Raises:
-        SpecError: not a size, negative, fractional in bytes, or out of range.
+        SpecError: not a size or text without a unit, negative, fractional in bytes, or out of range.
     """
-    number, unit = _number(_text(value, field, "a size like '4GiB'"))
+    text = _text(value, field, "a size like '4GiB'")
+    number, unit = _number(text)
     if number is None or unit not in _SIZE_UNITS:
         raise SpecError(f"{field}: '{shown(value)}' is not a size", hint="write it like 512MiB, 1.5GiB or 4GB")
-    return _checked(number, _SIZE_UNITS[unit], value, field, finest="bytes", largest=format_size(MAX_AMOUNT + 1))
+    if number > 0 and not unit and isinstance(value, str):
+        digits = _digits(text)
+        other = f"{digits}B" if number.denominator == 1 else f"{digits}GiB"
+        raise SpecError(f"{field}: {_unitless(value)}", hint=f"did you mean {digits}MiB or {other}?")
+    scale = _SIZE_UNITS[unit]
+    if scale > 1 and _THOUSANDTHS % number.denominator == 0:
+        number = Fraction(
+            round(number * scale), scale
+        )  # 1.9GiB, as it is printed for people, is no whole number of bytes
+    return _checked(number, scale, value, field, finest="bytes", largest=format_size(MAX_AMOUNT + 1))
 
 
 def format_size(amount: int) -> str:
@@ -229,6 +299,14 @@ def _text(value: object, field: str, expected: str) -> str:
     return text
 
 
+def _unitless(value: str) -> str:
+    return f"'{shown(value.strip())}' has no unit"
+
+
+def _digits(text: str) -> str:
+    return f"{Decimal(text):f}" if len(text) <= 9 else text
+
+
 # A submission of many jobs repeats the same few durations and amounts.
 @lru_cache(maxsize=REMEMBERED)
 def _milliseconds(text: str) -> Fraction | int | None:
@@ -238,17 +316,22 @@ def _milliseconds(text: str) -> Fraction | int | None:
         return sum(int(count) * unit for count, unit in zip(exact.groups(), _EXACT_UNITS_MS, strict=True) if count)
     clock = _CLOCK.fullmatch(text)
     if clock:
-        days, hours, minutes, seconds = (int(part or 0) for part in clock.groups())
-        if minutes >= 60 or seconds >= 60:
-            return None
-        return Fraction((((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000)
-    number, unit = _number(text)
-    if number is not None and not unit:
-        return number * 1000
+        first, second, third = (int(part) if part else None for part in clock.groups())
+        hours, minutes, seconds = (0, first, second) if third is None else (first, second, third)
+        return _clock_ms(0, hours or 0, minutes or 0, seconds or 0, minutes_bounded=third is not None)
+    days = _DAYS.fullmatch(text)
+    if days:
+        return _clock_ms(*(int(part or 0) for part in days.groups()), minutes_bounded=True)
     parts = _DURATION_PART.findall(text)
     if not parts or _DURATION_PART.sub("", text).strip():
         return None
-    return sum((Fraction(n) * _DURATION_UNITS_MS[unit] for n, unit in parts), Fraction(0))
+    return sum((Fraction(n) * _UNIT_MS[unit] for n, unit in parts), Fraction(0))
+
+
+def _clock_ms(days: int, hours: int, minutes: int, seconds: int, *, minutes_bounded: bool) -> int | None:
+    if seconds >= 60 or (minutes_bounded and minutes >= 60):
+        return None
+    return (((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000
 
 
 @lru_cache(maxsize=REMEMBERED)

@@ -47,6 +47,22 @@ class Reason(StrEnum):
     """Submitted since the last pass."""
 
 
+_SHORT: dict[Reason, str] = {
+    Reason.NONE: "",
+    Reason.MAX_RUNNING: "max running",
+    Reason.BEGIN_AT: "begin",
+    Reason.NODES_DOWN: "nodes down",
+    Reason.HOURS: "queue closed",
+    Reason.STRICT: "strict order",
+    Reason.NOT_CONSIDERED: "next pass",
+}
+
+
+def short_reason(verdict: Verdict) -> str:
+    """A few words for a column: what the verdict says itself, else what its reason is called."""
+    return verdict.short or _SHORT.get(verdict.reason, verdict.reason.value)
+
+
 class Sooner(Struct, frozen=True, kw_only=True):
     """A change of the job with which the engine, all else being equal, would start it at once."""
 
@@ -76,6 +92,8 @@ class Findings(Struct, frozen=True, kw_only=True):
     """A `Reason`; a newer HAL may use one that a client does not know."""
     message: str
     """One sentence for people, with the numbers."""
+    short: str = ""
+    """The reason in a few words, for a column of a table: `limit user cpu`."""
     resource: str = ""
     asked: int = 0
     """Per node, base units of `resource`."""
@@ -95,6 +113,8 @@ class Findings(Struct, frozen=True, kw_only=True):
     """What would make it start sooner, as sentences or commands."""
     sooner: tuple[Sooner, ...] = ()
     """The smallest change of each kind that would let it start now, tested on a copy of the engine."""
+    never: bool = False
+    """True: nothing that HAL knows of could let it start, whatever ends; `message` says what would have to change."""
 
 
 class Verdict(Findings, frozen=True, kw_only=True, omit_defaults=True):
@@ -102,3 +122,38 @@ class Verdict(Findings, frozen=True, kw_only=True, omit_defaults=True):
 
     job: int
     reason: Reason
+
+
+class Never(Struct, frozen=True, kw_only=True):
+    """Why a job could not start even if nothing else ran: under today's policy, on today's nodes and offers.
+
+    A submission is refused with the same words with which a job that waits is explained.
+    """
+
+    reason: Reason
+    because: str
+    """A clause with the numbers: "limit 'small' (user bob) allows 1 cpu at once and this asks for 2"."""
+    until: str
+    """What would have to change, as a clause."""
+    mend: str = ""
+    """What its submitter could ask for instead, as a sentence without a full stop."""
+    resource: str = ""
+    asked: int = 0
+    """Per node, base units of `resource`."""
+    available: int = 0
+    """The most there could be, base units."""
+    node: str = ""
+
+    @property
+    def text(self) -> str:
+        """One sentence."""
+        return f"never starts, because {self.because}, until {self.until}"
+
+    def verdict(self, job: int) -> Verdict:
+        """The answer for a job that waits."""
+        short = "" if self.reason is Reason.IMPOSSIBLE else f"never ({self.reason})"
+        return Verdict(
+            job=job, reason=self.reason, message=self.text, never=True, short=short,
+            resource=self.resource, asked=self.asked, available=self.available, node=self.node,
+            helps=(self.mend,) if self.mend else (),
+        )  # fmt: skip

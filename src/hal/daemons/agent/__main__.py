@@ -8,6 +8,8 @@ from functools import partial
 
 from msgspec.structs import replace
 
+from hal.core.model.declared_gpus import declared_gpus
+from hal.core.model.devices import GPU, indexes_to_bind
 from hal.core.model.errors import SpecError
 from hal.core.model.facts import Facts, check_domain
 from hal.core.model.node_config import NodeSection
@@ -16,10 +18,14 @@ from hal.daemons.agent.agent import Agent, AgentSettings
 from hal.daemons.agent.arguments import NodeArguments, parse_arguments
 from hal.daemons.agent.gate_notes import GateFiles
 from hal.daemons.agent.health import Condition
+from hal.daemons.agent.keeper import stream_service
+from hal.daemons.agent.keeper.file_service.places import step_directories
 from hal.daemons.agent.keeper.sandbox_probe import find_sandbox
 from hal.daemons.agent.node_file import read_node_section, run_as_owner
 from hal.daemons.agent.node_id import identify_home, read_node_id
 from hal.daemons.agent.secret_files import SecretFiles, memory_places
+from hal.daemons.agent.step_files import START_TRIES, FilePlaces
+from hal.daemons.agent.step_service import StreamPlaces
 from hal.runtime.authority import NodeIdentity
 from hal.runtime.home import Home
 from hal.runtime.inheritance import confine_daemon
@@ -27,8 +33,10 @@ from hal.runtime.interface import Runtime, TcpAddress, UnixAddress
 from hal.runtime.link_note import write_link_note
 from hal.runtime.machine import memory_available_bytes, read_machine, space_at
 from hal.runtime.process import run
+from hal.runtime.started_service import StartedService
 from hal.runtime.startup import EXIT_BAD_INPUT
-from hal.runtime.step_users import Serving, serving
+from hal.runtime.step_users import Serving, own_account, serving
+from hal.runtime.stream_certificate import own_certificate
 from hal.wire.address import parse_address
 
 
@@ -55,10 +63,23 @@ def build_settings(
     domain = arguments.domain or check_domain(section.domain)
     id_file = home.node(arguments.node).id_file
     sandbox = find_sandbox()
+    how = serving(run_as_owner(home.config))
+
+    declared = declared_gpus(section.gpus)
 
     def facts() -> Facts:
-        known = {"node_id": read_node_id(id_file, new_id), "home_id": identify_home(home.root)}
-        return replace(read_machine(home.root), domain=domain, address=arguments.address, sandbox=sandbox, **known)
+        machine = read_machine(home.root, declared=declared)
+        return replace(
+            machine,
+            bound_gpus=indexes_to_bind(machine.gpus, arguments.capacity.get(GPU, 0), arguments.gpus),
+            domain=domain,
+            address=arguments.address,
+            sandbox=sandbox,
+            steps=how,
+            account=own_account(),
+            node_id=read_node_id(id_file, new_id),
+            home_id=identify_home(home.root),
+        )
 
     def condition() -> Condition:
         space = space_at(home.root)
@@ -77,17 +98,42 @@ def build_settings(
         secret_files=SecretFiles(
             home.node(arguments.node).secrets,
             memory_places(),
-            each_as_itself=serving(run_as_owner(home.config)) is Serving.EACH_AS_ITSELF,
+            each_as_itself=how is Serving.EACH_AS_ITSELF,
+        ),
+        streams=StreamPlaces(
+            service=StartedService(
+                name="the stream service of this node",
+                socket=home.stream_socket(arguments.node),
+                argv=[sys.executable, "-I", "-S", stream_service.__file__, str(home.stream_socket(arguments.node))],
+                output=home.output_file(f"streams-{arguments.node}"),
+            ),
+            own_certificate=partial(own_certificate, home.node(arguments.node).root / "streams.pem"),
+            directory=lambda: str(home.passage() if how is Serving.EACH_AS_ITSELF else home.socket_dir()),
+            shared=how is Serving.EACH_AS_ITSELF,
+        ),
+        files=FilePlaces(
+            service=StartedService(
+                name="the file service of this node",
+                socket=home.files_socket(arguments.node),
+                argv=[sys.executable, "-m", "hal.daemons.agent.keeper.file_service", *arguments.words()],
+                output=home.output_file(f"files-{arguments.node}"),
+                start_tries=START_TRIES,
+            ),
+            kept=home.node(arguments.node).files,
+            directories=lambda: step_directories(home, arguments.node, shared=how is Serving.EACH_AS_ITSELF),
         ),
         on_link=partial(write_link_note, home, arguments.node),
     )
     if not arguments.controllers:
         return here
+    identity = NodeIdentity(home.node(arguments.node).identity)
+    certificate = str(identity.credentials.certificate)
     first, *others = (TcpAddress(*parse_address(one)) for one in arguments.controllers)
     return here._replace(
         controller=first,
         others=tuple(others),
-        identity=NodeIdentity(home.node(arguments.node).identity),
+        identity=identity,
+        streams=None if here.streams is None else replace(here.streams, certificate=certificate),
     )
 
 

@@ -9,6 +9,7 @@ back-off; a dead keeper is restarted. Runs on the real and on the virtual Runtim
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
@@ -23,18 +24,37 @@ from hal.core.model.errors import (
 )
 from hal.core.model.facts import Facts, automatic_labels
 from hal.core.model.node_config import NO_NODE_SECTION, NodeSection
-from hal.daemons.agent.certificate_renewal import CertificateRenewal
 from hal.daemons.agent.dialler import Backoff, Controllers
 from hal.daemons.agent.gate_notes import GateNotes
 from hal.daemons.agent.health import Condition, NodeChecks
 from hal.daemons.agent.node_gates import NodeGates
 from hal.daemons.agent.secret_files import SecretFiles
+from hal.daemons.agent.step_files import FilePlaces, StepFiles
+from hal.daemons.agent.step_probes import StepProbes
 from hal.daemons.agent.step_secrets import StepSecrets
+from hal.daemons.agent.step_service import StepService, StreamPlaces
+from hal.daemons.agent.step_streams import StepStreams
 from hal.runtime.authority import NodeIdentity
-from hal.runtime.interface import Address, Connection, Lane, Process, Runtime
+from hal.runtime.certificate_renewal import RenewalOverConnection
+from hal.runtime.interface import Address, Connection, Lane, Process, Runtime, TcpAddress
 from hal.runtime.line_budget import BudgetedLog
 from hal.runtime.link_note import LinkNote
-from hal.wire.agree import CREDIT, FEATURES, GATES, HEALTH, JOB_GATES, NOT_LEADER, REMOVED, SECRETS, SPOKEN
+from hal.wire.agree import (
+    CREDIT,
+    FEATURES,
+    FILES,
+    GATES,
+    HEALTH,
+    JOB_GATES,
+    NOT_LEADER,
+    RANKS,
+    RELAYS,
+    REMOVED,
+    SECRETS,
+    SERVICES,
+    SPOKEN,
+    STREAMS,
+)
 from hal.wire.errors import MalformedFrameError
 from hal.wire.frames.agent_keeper import (
     AGENT_KEEPER,
@@ -46,11 +66,12 @@ from hal.wire.frames.agent_keeper import (
     Start,
     Started,
     StepExit,
+    StepFound,
     StepStarted,
 )
-from hal.wire.frames.controller_agent import Gates, Health, Secrets
+from hal.wire.frames.controller_agent import Gates, Health, OpenStream, Readiness, Secrets
 from hal.wire.frames.conversation import Frame
-from hal.wire.frames.hello import Goodbye, HeldStep, Hello, Welcome
+from hal.wire.frames.hello import STOPPED, Goodbye, HeldStep, Hello, Welcome
 from hal.wire.frames.joining import Joined
 from hal.wire.roles import Role
 
@@ -103,6 +124,10 @@ class AgentSettings(NamedTuple):
     """Notes of steps at gates. None: neither prolog nor epilog, and no job that names gates."""
     secret_files: SecretFiles | None = None
     """Where steps find their secrets. None: no job that names any."""
+    streams: StreamPlaces | None = None
+    """How streams to steps are served, and steps of services probed. None: they are not."""
+    files: FilePlaces | None = None
+    """Where the files of steps are. None: no job that ships files, or has some collected."""
 
 
 class Agent:
@@ -117,6 +142,8 @@ class Agent:
         """The log of what controllers cause."""
         self._keeper: Connection | None = None
         self._controller: Connection | None = None
+        self._controller_host = ""
+        """Where it was reached last."""
         """Set while reports may be sent to it."""
         self._welcome: asyncio.Future[Welcome] | None = None
         """Waits for the keeper's list of held steps."""
@@ -129,14 +156,27 @@ class Agent:
         self._says_health = False
         """Whether the connected controller supports health reports."""
         self._removed = False
+        self._keeper_ended = False
+        """Whether the keeper was asked to end, and has ended every step."""
         """A person removed this node: it joins again only when its agent is restarted."""
         self._checks: NodeChecks | None = None
+        self._files = None if settings.files is None else StepFiles(runtime, settings.files)
         self._gates = self._gates_of(settings)
         self._secrets = (
             None if settings.secret_files is None else StepSecrets(runtime, settings.secret_files, self._to_controller)
         )
+        service = None if settings.streams is None else StepService(runtime, settings.streams)
+        self._service = service
+        self._streams = (
+            None
+            if service is None
+            else StepStreams(runtime, service, self._to_controller, lambda: self._controller_host)
+        )
+        self._probes = None if service is None else StepProbes(runtime, service, self._to_controller)
         self._hears_gates = False
         """Whether the connected controller supports reports of gates."""
+        self._hears_services = False
+        """Whether it supports those of services."""
         self._asked_ms = 0
         """When the newest heartbeat was sent, by the monotonic clock."""
         self._keeper_process: Process | None = None
@@ -147,7 +187,7 @@ class Agent:
         notes = settings.gate_notes
         if notes is None:
             return None
-        return NodeGates(self._runtime, settings.node, settings.section, notes, self._to_controller)
+        return NodeGates(self._runtime, settings.node, settings.section, notes, self._to_controller, self._files)
 
     async def run(self) -> int:
         """Serve until asked to stop; returns the exit code."""
@@ -160,12 +200,21 @@ class Agent:
         serving = self._runtime.spawn_task(self._serve(), "serve")
         stopping = asyncio.ensure_future(self._runtime.stopping.wait())
         await asyncio.wait((serving, stopping), return_when=asyncio.FIRST_COMPLETED)
+        self._say_goodbye()
         for task in (serving, stopping, *tasks):
             task.cancel()
         for connection in (self._controller, self._keeper):
             if connection is not None:
                 connection.close()
         return 0
+
+    def _say_goodbye(self) -> None:
+        """Let the controller know that this is no failure; without a word it would wait for heartbeats."""
+        if self._controller is None or self._removed:
+            return
+        how = "with all its steps" if self._keeper_ended else "its agent alone: its steps run on"
+        with contextlib.suppress(HALError):  # it is gone itself
+            self._controller.send_nowait(Goodbye(code=STOPPED, reason=how))
 
     async def _serve(self) -> None:
         """Connect to the keeper first; while it is connected, to the controller."""
@@ -186,7 +235,9 @@ class Agent:
             self._keeper = keeper
             if self._gates is not None:
                 await self._gates.attach_keeper(keeper, welcome.held, welcome.lease_ms)
-            self._sweep_secrets(welcome.held)
+            self._sweep(welcome.held)
+            if self._probes is not None:
+                self._probes.attach_keeper(welcome.held, keeper.send_nowait)
             reading = asyncio.ensure_future(self._read_keeper(keeper))
             speaking = asyncio.ensure_future(self._speak_to_controller(keeper))
             try:
@@ -195,6 +246,8 @@ class Agent:
                 self._keeper = None
                 if self._gates is not None:
                     self._gates.detach_keeper()
+                if self._probes is not None:
+                    self._probes.detach_keeper()
                 for task in (reading, speaking):
                     task.cancel()
                 keeper.abort()
@@ -245,10 +298,14 @@ class Agent:
             elif isinstance(frame, Goodbye):
                 self._log.info("the keeper says goodbye", code=frame.code, reason=frame.reason)
                 if frame.code == "stopping":
+                    self._keeper_ended = True
                     if self._secrets is not None:
                         self._secrets.sweep(())  # every step has ended, and those at gates will not begin
                     self._runtime.stop("the keeper of this node was asked to end")
                 return
+            elif isinstance(frame, StepFound):
+                if self._service is not None:
+                    self._service.found(frame)
             else:
                 if isinstance(frame, Heartbeat):
                     self._asked_ms = self._runtime.monotonic_ms()
@@ -257,13 +314,16 @@ class Agent:
                 told = frame if self._gates is None else self._gates.up(frame)
                 if told is not None:
                     self._to_controller(told)
+                if self._probes is not None:
+                    self._probes.hear(frame)
 
-    def _sweep_secrets(self, held: Sequence[HeldStep]) -> None:
-        """Remove the secrets of all steps but those that the keeper holds or that are at a gate."""
-        if self._secrets is not None:
-            waiting = () if self._gates is None else self._gates.steps
-            if removed := self._secrets.sweep({one.step for one in held} | set(waiting)):
-                self._log.info("secrets of steps that are over were removed", steps=removed)
+    def _sweep(self, held: Sequence[HeldStep]) -> None:
+        """Remove the secrets and directories of all steps but those that the keeper holds or that are at a gate."""
+        waiting = () if self._gates is None else self._gates.steps
+        if self._files is not None:
+            self._files.sweep({one.step for one in held} | set(waiting))
+        if self._secrets is not None and (removed := self._secrets.sweep({one.step for one in held} | set(waiting))):
+            self._log.info("secrets of steps that are over were removed", steps=removed)
 
     def _to_controller(self, frame: Frame) -> None:
         """Report to the controller; do nothing without a connection: everything important is repeated to the next
@@ -284,9 +344,9 @@ class Agent:
                 self._started += frame.steps
             case Refused():
                 self._refusals += frame.steps
-            case Gates():
-                if self._hears_gates:
-                    self._flush()  # a gate's report follows the report that the step has begun
+            case Gates() | Readiness():
+                if self._hears_gates if isinstance(frame, Gates) else self._hears_services:
+                    self._flush()  # such a report follows the report that the step has begun
                     self._send_up(frame)
                 return
             case _:
@@ -350,6 +410,7 @@ class Agent:
             address = controllers.address
             try:
                 controller = await self._runtime.connect(address, credentials=credentials)
+                self._controller_host = address.host if isinstance(address, TcpAddress) else "127.0.0.1"
                 heartbeat_ms = await self._greet(controller, keeper)
                 backoff.reset()
                 told = ""
@@ -390,9 +451,12 @@ class Agent:
         facts = await self._runtime.run_blocking(self._settings.facts, Lane.READER)
         labels = {**automatic_labels(self._settings.node, facts), **self._settings.section.labels, **holds.labels}
         features = set(holds.features) - {HEALTH, GATES, JOB_GATES} | ({HEALTH} if self._checks is not None else set())
-        self._sweep_secrets(holds.held)
+        self._sweep(holds.held)
         if self._secrets is None or not self._secrets.available:
             features.discard(SECRETS)
+        if self._streams is None:
+            features -= {STREAMS, RANKS, SERVICES, RELAYS}
+        features = features | {FILES} if self._files is not None else features - {FILES}
         if self._gates is not None:
             self._gates.holds(holds.held)
             features |= {GATES, JOB_GATES}
@@ -419,6 +483,7 @@ class Agent:
         self._controller = controller
         self._says_health = HEALTH in welcome.features
         self._hears_gates = GATES in welcome.features
+        self._hears_services = SERVICES in welcome.features
         health = self._checks.health() if self._checks is not None else None
         if health is not None:
             self._tell_health(health)
@@ -428,13 +493,17 @@ class Agent:
             self._report(frame)
         if self._gates is not None:
             self._gates.attach_controller(welcome.epoch)
+        if self._probes is not None:
+            self._probes.attach_controller()
         return welcome.heartbeat_ms
 
     async def _relay(self, controller: Connection, keeper: Connection, heartbeat_ms: int) -> None:
         """Relay until the controller's connection closes or it falls silent."""
         identity = self._settings.identity
         renewing = (
-            None if identity is None else CertificateRenewal(self._runtime, identity, controller, self._controllers_log)
+            None
+            if identity is None
+            else RenewalOverConnection(self._runtime, identity, controller, self._controllers_log)
         )
         beating = asyncio.ensure_future(self._beat(keeper, heartbeat_ms))
         try:
@@ -454,6 +523,10 @@ class Agent:
                 if isinstance(frame, Secrets):
                     if self._secrets is not None:
                         self._secrets.take(frame)
+                    continue
+                if isinstance(frame, OpenStream):
+                    if self._streams is not None:
+                        self._streams.open(frame, keeper.send_nowait)
                     continue
                 begun: Frame | None = frame
                 if isinstance(frame, Start) and self._secrets is not None:

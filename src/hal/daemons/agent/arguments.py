@@ -14,8 +14,9 @@ from hal.core.model.facts import check_domain
 from hal.core.model.node_address import check_node_address
 from hal.core.model.node_config import check_labels
 from hal.core.model.units import resource_name
-from hal.runtime.gpus import read_gpus
-from hal.runtime.home import check_node_name
+from hal.daemons.agent.node_file import declared_here
+from hal.runtime.gpus import machine_gpus
+from hal.runtime.home import Home, check_node_name
 from hal.wire.address import parse_controllers
 
 MAX_PROCESSES: Final = 4_096
@@ -42,6 +43,8 @@ class NodeArguments(NamedTuple):
     """Where other machines reach the node; empty: where the controller sees it."""
     controllers: tuple[str, ...] = ()
     """`HOST:PORT` of each controller of another machine; empty: the controller of this home."""
+    gpus: tuple[int, ...] | None = None
+    """Indexes of the machine's GPUs that are this node's; None: all, if it offers as many."""
 
     def words(self) -> list[str]:
         """Return the equivalent command line."""
@@ -57,6 +60,8 @@ class NodeArguments(NamedTuple):
             words += ["--address", self.address]
         for address in self.controllers:
             words += ["--controller", address]
+        if self.gpus is not None:
+            words += ["--gpu", ",".join(map(str, self.gpus))]
         return words if self.with_agent else [*words, "--no-agent"]
 
 
@@ -80,6 +85,7 @@ def parse_arguments(program: str, argv: list[str]) -> NodeArguments:
     parser.add_argument(
         "--controller", action="append", default=[], metavar="HOST:PORT", help="of another machine (default: here)"
     )
+    parser.add_argument("--gpu", metavar="INDEXES", help="GPUs of this node: 0,1 (default: all)")
     found = parser.parse_args(argv)
     try:
         check_node_name(found.node)
@@ -88,13 +94,15 @@ def parse_arguments(program: str, argv: list[str]) -> NodeArguments:
         domain = check_domain(found.domain)
         address = check_node_address(found.address)
         addresses = parse_controllers(",".join(found.controller)) if found.controller else ()
+        gpus_given = None if found.gpu is None else tuple(int(index) for index in found.gpu.split(",") if index)
+        declared = declared_here(Home(found.home).config) if "gpu" not in capacity else ()
     except (ValueError, SpecError) as error:
         parser.error(str(error))
     if found.cpu_milli or "cpu" not in capacity:
         capacity["cpu"] = found.cpu_milli or len(os.sched_getaffinity(0)) * 1000
     if found.memory or "memory" not in capacity:
         capacity["memory"] = found.memory or os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    if "gpu" not in capacity and (gpus := len(read_gpus())):
+    if "gpu" not in capacity and (gpus := len(machine_gpus(declared))):
         capacity["gpu"] = gpus * 1000
     return NodeArguments(
         os.path.abspath(found.home),
@@ -108,6 +116,7 @@ def parse_arguments(program: str, argv: list[str]) -> NodeArguments:
         domain,
         address,
         addresses,
+        gpus_given,
     )
 
 

@@ -13,7 +13,8 @@ from typing import Final, NamedTuple
 
 from hal.core.lifecycle.gates import Gate, GateDecision, GateRegister, GateState, GateVerdict, GateWatch
 from hal.core.model import StepId
-from hal.core.model.errors import HALError, SpecError, TimedOutError
+from hal.core.model.bundle import FILES_GATE
+from hal.core.model.errors import HALError, SpecError, TimedOutError, UnreachableError
 from hal.core.model.gate import GatePhase
 from hal.core.model.gate_protocol import (
     ANSWER_MS,
@@ -27,6 +28,7 @@ from hal.core.model.gate_protocol import (
     decode_answer,
     encode_request,
 )
+from hal.daemons.agent.step_files import StepFiles
 from hal.runtime.interface import Runtime
 from hal.runtime.line_budget import BudgetedLog
 from hal.wire.frames.agent_keeper import TemplateGate
@@ -54,6 +56,8 @@ class Subject(NamedTuple):
     step: StepId
     user: str
     node: str
+    succeeded: bool = False
+    """Its processes have ended by themselves, with exit code 0."""
 
 
 class _Passage:
@@ -81,11 +85,13 @@ class _Passage:
 class GateServices:
     """The services of one node's machine."""
 
-    def __init__(self, runtime: Runtime, report: Report) -> None:
+    def __init__(self, runtime: Runtime, report: Report, files: StepFiles | None = None) -> None:
         """Args:
         report: accepts how a gate stands: one that is not satisfied at once, and one that failed.
+        files: is asked about HAL's own gate for files; None: this node has none.
         """
         self._runtime = runtime
+        self._files = files
         self._log = BudgetedLog(runtime.log, runtime.monotonic_ms)
         self._report = report
         self._directory = runtime.paths.gates
@@ -178,6 +184,18 @@ class GateServices:
         self, subject: Subject, gate: TemplateGate, ask: GateAsk, deadline_ms: int, timeout_ms: int
     ) -> GateAnswer:
         step = subject.step
+        if gate.name == FILES_GATE:
+            if self._files is None:
+                raise UnreachableError("this node has no file service")
+            return await self._files.ask(
+                step,
+                subject.user,
+                gate.argument,
+                gate.phase,
+                ask,
+                succeeded=subject.succeeded,
+                timeout_ms=timeout_ms,
+            )
         request = GateRequest(
             ask=ask,
             gate=gate.name,

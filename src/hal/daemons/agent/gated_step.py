@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from hal.core.lifecycle.gates import GateVerdict
 from hal.core.model import StepId
 from hal.core.model.gate import GatePhase
+from hal.daemons.agent.device_env import device_env
 from hal.wire.frames.agent_keeper import Refusal, StepExit, StepStart, StepTemplate, StopReason, TemplateGate
 from hal.wire.frames.controller_agent import StepGate
 
@@ -153,6 +154,10 @@ def step_env(asked: Asked, node: str, home: str) -> dict[str, str]:
             env[name] = template.env[name]
     if start.addresses:
         env["HAL_NODE_ADDRESSES"] = ",".join(start.addresses)
+    if start.item:
+        env["HAL_ITEM"] = start.item
+    if start.devices:
+        env |= device_env(start.devices)
     return env | bare_env(start.step, node, home) | {
         "HAL_ARRAY_INDEX": str(start.array_index),
         "HAL_ARRAY_COUNT": str(start.array_count),

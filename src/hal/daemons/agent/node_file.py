@@ -8,7 +8,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from hal.core.model.config_sections import parse_toml, read_own
+from hal.core.model.declared_gpus import declared_gpus
 from hal.core.model.errors import SpecError
+from hal.core.model.facts import GpuFacts
 from hal.core.model.node_config import NODE, NodeSection
 from hal.runtime.config_file import config_text
 from hal.runtime.step_users import FORMER_SETTING, GONE, SETTING
@@ -21,6 +23,15 @@ def read_node_section(path: Path) -> NodeSection:
         SpecError: the file is not TOML, or the section is invalid; names the field.
     """
     return read_own(config_text(path), NODE, str(path))
+
+
+def declared_here(path: Path) -> tuple[GpuFacts, ...]:
+    """The GPUs that the file declares; () where HAL is to look for them.
+
+    Raises:
+        SpecError: as `read_node_section`.
+    """
+    return declared_gpus(read_node_section(path).gpus)
 
 
 def run_as_owner(path: Path) -> bool:

@@ -24,6 +24,7 @@ from msgspec.structs import replace
 
 from hal.core.lifecycle.gates import GateDecision, GateState, GateVerdict, GateWatch
 from hal.core.lifecycle.outcome import GATE_ELSEWHERE, GATE_FAILED, PROLOG_FAILED
+from hal.core.model.bundle import FILES_GATE
 from hal.core.model.errors import HALError
 from hal.core.model.gate import EPILOG, PROLOG, GatePhase
 from hal.core.model.ids import StepId
@@ -34,6 +35,7 @@ from hal.daemons.agent.gated_step import Asked, Burial, GatedStep, Phase, bare_e
 from hal.daemons.agent.keeper.credit import CREDIT_OVER, RECALLED
 from hal.daemons.agent.renewed_lease import RenewedLease
 from hal.daemons.agent.site_scripts import SiteScripts
+from hal.daemons.agent.step_files import StepFiles
 from hal.daemons.agent.step_notes import StepNotes
 from hal.runtime.interface import Connection, Runtime, Timer
 from hal.runtime.line_budget import BudgetedLog
@@ -93,11 +95,13 @@ class NodeGates:
         section: NodeSection,
         notes: GateNotes,
         report: Callable[[Frame], None],
+        files: StepFiles | None = None,
     ) -> None:
         """Nothing runs before `attach_keeper`.
 
         Args:
             report: accepts frames for the controller; they are dropped if none is connected.
+            files: fills the directories of steps that ask for files; None: this node has no such service.
         """
         self._runtime = runtime
         self._log = BudgetedLog(runtime.log, runtime.monotonic_ms)
@@ -105,7 +109,8 @@ class NodeGates:
         self._node = node
         self._home = str(runtime.paths.root)
         self._scripts = SiteScripts(runtime, section)
-        self._services = GateServices(runtime, self._tell_gate)
+        self._services = GateServices(runtime, self._tell_gate, files)
+        self._files = files
         self._notes = StepNotes(runtime, notes, self._log)
         self._report = report
         self._steps: dict[StepId, GatedStep] = {}
@@ -434,6 +439,8 @@ class NodeGates:
         if start.credit_ms:
             spent_ms = self._runtime.monotonic_ms() - gated.arrived_ms
             start = replace(start, credit_ms=max(start.credit_ms - spent_ms, 1))
+        if self._files is not None and _asks_for_files(gated):
+            template = replace(template, workdir=self._files.directory_of(start.step))
         gated.phase = Phase.HELD
         self._to_keeper(
             Start(
@@ -462,6 +469,8 @@ class NodeGates:
                 self._report(Started(steps=(StepStarted(gated.step, 0, gated.ends.started_ms),)))
             if finalising:
                 verdict = await self._ask_finalising(gated)
+                if verdict.decision is not GateDecision.GO and self._files is not None and _asks_for_files(gated):
+                    self._files.drop(gated.step)  # else the service has done so
         elif gated.told:
             await self._services.cancel(self._subject(gated), gated.gates_of(GatePhase.PREPARING))
         if self._scripts.has(EPILOG):
@@ -516,7 +525,9 @@ class NodeGates:
         return watch
 
     def _subject(self, gated: GatedStep) -> Subject:
-        return Subject(gated.step, gated.user, self._node)
+        ends = gated.ends
+        succeeded = isinstance(ends, StepExit) and ends.cause is ExitCause.EXITED and not ends.code
+        return Subject(gated.step, gated.user, self._node, succeeded)
 
     def _bury(self, step: StepId, burial: Burial) -> None:
         """Make the keeper, which does not hold the step, refuse it from now on."""
@@ -557,6 +568,10 @@ class NodeGates:
             # The connection is retried, and reports what it holds then.
             self._log.warning("the keeper could not be told", error=str(error))
             keeper.abort()
+
+
+def _asks_for_files(gated: GatedStep) -> bool:
+    return any(gate.name == FILES_GATE for gate in gated.gates)
 
 
 def _at_script(step: StepId, gate: str) -> StepGate:

@@ -28,6 +28,7 @@ from hal.core.model.config_sections import (
 from hal.core.model.lease_times import LeaseTimes
 from hal.core.model.policy import Policy
 from hal.core.model.policy_text import policy_from_plain
+from hal.core.model.topology.tree import Topology, renamed, topology_of_labels
 from hal.daemons.controller.access.settings import AccessSection
 from hal.daemons.controller.config_sections import (
     ACCESS,
@@ -38,21 +39,29 @@ from hal.daemons.controller.config_sections import (
     DEFAULT_SLICE_WORK,
     ENGINE,
     LEASES,
+    NOTIFICATIONS,
     READERS,
     RETENTION,
     SECTIONS,
     SERVER,
     STORE,
+    TOPOLOGY,
     AuditSection,
+    NotificationsSection,
+    RelayMode,
+    TopologySection,
     host_and_port,
     lease_times,
     retention,
 )
+from hal.daemons.controller.files.settings import FILES, FilesSection
 from hal.rest.limits import DEFAULT_REQUEST_BYTES, DEFAULT_USER_REQUEST_BYTES
 from hal.runtime.step_users import Serving
+from hal.runtime.time_zones import zone_offsets
 from hal.store import Retention
 from hal.wire.address import DEFAULT_PORT, format_address, is_loopback
 
+LEVELS = "topology.levels"
 ANY_HOST = ("0.0.0.0", "::")
 POLICY_TABLES = tuple(name for name in Policy.__struct_fields__ if name != "version")
 """What of the file is policy."""
@@ -79,6 +88,9 @@ class Config(Struct, frozen=True, kw_only=True):
     """Where agents of other machines dial."""
     node_addresses: tuple[str, ...] = ()
     """Patterns of addresses that nodes of other machines may state, beside the one from which they dial."""
+    relay: RelayMode = RelayMode.AUTO
+    relay_port: int = 0
+    """0: any free one."""
     node_certificate_ms: int = DEFAULT_CERTIFICATE_MS
     service_certificate_ms: int = DEFAULT_SERVICE_CERTIFICATE_MS
     max_request_bytes: int = DEFAULT_REQUEST_BYTES
@@ -93,6 +105,13 @@ class Config(Struct, frozen=True, kw_only=True):
     """User of this process, as whom steps run on this machine; empty: not known."""
     audit: AuditSection = AuditSection()
     leases: LeaseTimes = LeaseTimes()
+    notifications: NotificationsSection = NotificationsSection()
+    topology_file: str = ""
+    """Where the topology is declared; empty: nowhere."""
+    topology_levels: tuple[str, ...] = ()
+    topology: Topology | None = None
+    """None: none is declared, or its file was not read yet (see `with_topology`)."""
+    files: FilesSection = FilesSection()
 
 
 def read_config(text: str, others: Callable[[str], bool] = no_others) -> Config:
@@ -130,7 +149,9 @@ def settings_in_force(text: str, file: str, others: Sequence[Section[Any]] = ())
 
 
 def _config(file: Sections) -> Config:
-    engine, server = file[ENGINE], file[SERVER]
+    engine, server, topology = file[ENGINE], file[SERVER], file[TOPOLOGY]
+    policy = policy_from_plain(file.tables)
+    zone_offsets(policy)
     return Config(
         engine=EngineConfig(
             order=engine.order,
@@ -138,11 +159,13 @@ def _config(file: Sections) -> Config:
             backfill=engine.backfill,
             reservations=engine.reservations,
             slice_work=engine.slice_work,
+            gpu_parts=engine.gpu_parts,
             preempt=engine.preempt,
             filters=engine.filters,
+            compact=topology.compact,
         ),
         admit=engine.admit,
-        policy=policy_from_plain(file.tables),
+        policy=policy,
         tcp=host_and_port(server.tcp),
         tls=server.tls,
         plain_tcp=server.plain_tcp,
@@ -150,6 +173,8 @@ def _config(file: Sections) -> Config:
         address=server.address,
         wire=host_and_port(server.wire, "server.wire", DEFAULT_PORT),
         node_addresses=server.node_addresses,
+        relay=server.relay,
+        relay_port=server.relay_port,
         node_certificate_ms=int(server.node_certificate),
         service_certificate_ms=int(server.service_certificate),
         max_request_bytes=server.max_request_bytes,
@@ -159,7 +184,32 @@ def _config(file: Sections) -> Config:
         access=file[ACCESS],
         audit=file[AUDIT],
         leases=lease_times(file[LEASES]),
+        notifications=file[NOTIFICATIONS],
+        topology_file=topology.file,
+        topology_levels=topology.levels,
+        topology=_topology_of_labels(topology),
+        files=file[FILES],
     )
+
+
+def _topology_of_labels(section: TopologySection) -> Topology | None:
+    return topology_of_labels(section.levels, LEVELS) if section.levels and not section.file else None
+
+
+def with_topology(config: Config, read: Callable[[str], Topology]) -> Config:
+    """The same with the topology that its file declares; nothing is read where none is named.
+
+    Args:
+        read: reads the file of that name.
+    Raises:
+        SpecError: it cannot be read, there is a mistake in it, or its levels are others; names file and line.
+    """
+    if not config.topology_file:
+        return config
+    topology = read(config.topology_file)
+    if config.topology_levels:
+        topology = renamed(topology, config.topology_levels, LEVELS)
+    return replace(config, topology=topology)
 
 
 def with_addresses(config: Config, tcp: str, wire: str) -> Config:

@@ -6,6 +6,7 @@ A new key is a field here; a new section is a struct, its `Section`, and its nam
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -18,7 +19,9 @@ from hal.core.model.lease_times import LeaseTimes, check_lease_times
 from hal.core.model.node_address import check_patterns
 from hal.core.model.node_config import NODE
 from hal.core.model.supervision_config import SUPERVISION
+from hal.core.model.topology.tree import check_levels
 from hal.daemons.controller.access.settings import AccessSection, check_access
+from hal.daemons.controller.files.settings import FILES
 from hal.rest.audit import MAX_AUDIT_BYTES
 from hal.rest.limits import DEFAULT_REQUEST_BYTES, DEFAULT_USER_REQUEST_BYTES
 from hal.runtime.step_users import FORMER_SETTING, GONE, SETTING
@@ -71,6 +74,7 @@ class EngineSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     filters: Annotated[
         tuple[str, ...], Meta(description="names of filters from other packages; a node must pass all of them")
     ] = ()
+    gpu_parts: Annotated[bool, Meta(description="several jobs may share a GPU of a node that binds them")] = False
     admit: Annotated[
         tuple[str, ...], Meta(description="names of submission rules from other packages, in the order of their use")
     ] = ()
@@ -85,6 +89,16 @@ def check_engine(section: EngineSection) -> None:
     check_range("engine.reservations", section.reservations, 1, MAX_RESERVATIONS)
     if len(section.admit) > MAX_RULES:
         raise SpecError(f"engine.admit: {len(section.admit)} rules", hint=f"at most {MAX_RULES}")
+
+
+class RelayMode(StrEnum):
+    """When streams into steps go through the relay of the controller's machine."""
+
+    AUTO = "auto"
+    """Where the client could not reach the node itself."""
+    ALWAYS = "always"
+    """Whenever client and node are not both on the controller's machine."""
+    NEVER = "never"
 
 
 class ServerSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -113,12 +127,18 @@ class ServerSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         tuple[str, ...],
         Meta(description="addresses that nodes of other machines may state: networks, `*.DOMAIN`, single addresses"),
     ] = ()
+    relay: Annotated[
+        RelayMode, Meta(description="when streams into steps go through this machine: `auto`, `always` or `never`")
+    ] = RelayMode.AUTO
+    relay_port: Annotated[
+        int, Meta(ge=0, le=65_535, description="TCP port for these streams, on all addresses; 0: any free one")
+    ] = 0
     node_certificate: Annotated[
         Duration, Meta(description="lifetime of a node's certificate; it is renewed after two thirds of it")
     ] = Duration(DEFAULT_CERTIFICATE_MS)
     service_certificate: Annotated[
         Duration,
-        Meta(description="the same for brokers, workers, clients and services: others accept a revoked one until then"),
+        Meta(description="the same for brokers, workers, clients and services"),
     ] = Duration(DEFAULT_SERVICE_CERTIFICATE_MS)
     max_request_bytes: Annotated[int, Meta(description="maximum size of a request body")] = DEFAULT_REQUEST_BYTES
     max_user_request_bytes: Annotated[int, Meta(description="the same for the role user")] = DEFAULT_USER_REQUEST_BYTES
@@ -158,6 +178,55 @@ def host_and_port(text: str, field: str = "server.tcp", example: int = 8642) -> 
     if not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
         raise SpecError(f"{field}: '{text}' is not HOST:PORT", hint=f"write {example} or 127.0.0.1:{example}")
     return host.strip("[]") or "127.0.0.1", int(port)
+
+
+class NotificationsSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[notifications]`"""
+
+    smtp: Annotated[str, Meta(description="`HOST:PORT` of the mail server; empty: no mail is sent")] = ""
+    smtp_security: Annotated[str, Meta(description="`starttls`, `tls` from the first byte, or `none`")] = "starttls"
+    smtp_user: Annotated[str, Meta(description="user at the mail server; empty: without a login")] = ""
+    smtp_password_file: Annotated[str, Meta(description="file with that user's password")] = ""
+    sender: Annotated[str, Meta(description="mail address from which mail is sent")] = ""
+    mail_domain: Annotated[str, Meta(description="domain of mail for a user without one; empty: addresses only")] = ""
+    mail_domains: Annotated[tuple[str, ...], Meta(description="domains to which mail may be sent; empty: any")] = ()
+    webhook_hosts: Annotated[
+        tuple[str, ...],
+        Meta(description="hosts of webhooks: a name, which may have any address; `*.DOMAIN` and `*`: public addresses"),
+    ] = ()
+    authorities: Annotated[
+        str, Meta(description="PEM file of authorities for mail server and webhooks; empty: the machine's")
+    ] = ""
+    user_hour: Annotated[int, Meta(description="messages in an hour for the jobs of one user")] = 100
+    all_hour: Annotated[int, Meta(description="messages in an hour altogether")] = 2_000
+
+
+def check_notifications_section(section: NotificationsSection) -> None:
+    """
+    Raises:
+        SpecError: a value makes no sense; names it.
+    """
+    host_and_port(section.smtp, "notifications.smtp", 587)
+    if section.smtp and not section.sender:
+        raise SpecError("notifications.sender: it is needed to send mail", hint="like hal@example.org")
+    if section.smtp_security not in ("starttls", "tls", "none"):
+        raise SpecError(
+            f"notifications.smtp_security: '{section.smtp_security}' is unknown", hint="starttls, tls or none"
+        )
+    if bool(section.smtp_user) != bool(section.smtp_password_file):
+        raise SpecError("notifications.smtp_user, smtp_password_file: one without the other", hint="give both")
+    if section.smtp_user and section.smtp_security == "none":
+        raise SpecError("notifications.smtp_user: a password is not sent unencrypted", hint="smtp_security = starttls")
+    for file in ("smtp_password_file", "authorities"):
+        if (name := getattr(section, file)) and not Path(name).is_absolute():
+            raise SpecError(f"notifications.{file}: '{name}' is not an absolute path")
+    for host in section.webhook_hosts:
+        if not host or host != host.lower() or "/" in host or ("*" in host and host != "*" and host.rfind("*") > 0):
+            raise SpecError(
+                f"notifications.webhook_hosts: '{host}' is not a host", hint="hooks.example.org, *.example.org or *"
+            )
+    for bound in ("user_hour", "all_hour"):
+        check_range(f"notifications.{bound}", getattr(section, bound), 1, 1_000_000)
 
 
 class StoreSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -345,6 +414,36 @@ def check_audit(section: AuditSection) -> None:
     check_range("audit.days", section.days, 0, MAX_AUDIT_DAYS, least_means="never removed by age")
 
 
+class TopologySection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[topology]`"""
+
+    file: Annotated[
+        str,
+        Meta(
+            description="`*.toml`, or Slurm's `topology.conf` or `topology.yaml`; relative to this file's directory; "
+            "empty: none"
+        ),
+    ] = ""
+    levels: Annotated[
+        tuple[str, ...],
+        Meta(description="without a file: labels of nodes that say where they are, widest first; with one: its levels"),
+    ] = ()
+    compact: Annotated[
+        bool,
+        Meta(description="place jobs of several nodes on as few domains as they fit into, whether they ask or not"),
+    ] = True
+
+
+def check_topology(section: TopologySection) -> None:
+    """
+    Raises:
+        SpecError: names of levels that are none.
+    """
+    check_levels(section.levels, "topology.levels")
+    if "\0" in section.file:
+        raise SpecError("topology.file: not the name of a file")
+
+
 ENGINE: Final = Section(
     name="engine",
     kind=EngineSection,
@@ -404,8 +503,24 @@ READERS: Final = Section(
     check=check_readers,
 )
 
+TOPOLOGY: Final = Section(
+    name="topology",
+    kind=TopologySection,
+    reader=CONTROLLER,
+    about="Which rack, zone or switch nodes are in ([docs/topology.md](../docs/topology.md)).",
+    check=check_topology,
+)
+
+NOTIFICATIONS: Final = Section(
+    name="notifications",
+    kind=NotificationsSection,
+    reader=CONTROLLER,
+    about="Mail and webhooks of jobs ([docs/notifications.md](../docs/notifications.md)).",
+    check=check_notifications_section,
+)
+
 SECTIONS: Final[tuple[Section[Any], ...]] = (
-    ENGINE, SERVER, STORE, ACCESS, AUDIT, LEASES, RETENTION, READERS, NODE, SUPERVISION,
+    ENGINE, SERVER, STORE, ACCESS, AUDIT, LEASES, RETENTION, READERS, FILES, TOPOLOGY, NOTIFICATIONS, NODE, SUPERVISION,
 )  # fmt: skip
 """In the order in which they are described. `[node]` is read by agents and keepers, `[supervision]` by the supervisor;
 a controller checks them with the rest, so that a mistake in the file is found when HAL starts."""

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from hal.core.engine.events import SharesLoaded
 from hal.core.engine.policies import admit_named
-from hal.core.model import HALError, NodeState, NotFoundError
+from hal.core.model import HALError, NotFoundError
 from hal.core.model.policy_delegation import keep_delegated
+from hal.core.model.states import AWAY_NODE_STATES
 from hal.daemons.controller.access.secret_keys import read_keys
 from hal.daemons.controller.access.secrets import SecretBook
 from hal.daemons.controller.access.tokens import TokenBook
@@ -27,6 +28,9 @@ from hal.daemons.controller.cycle.plane_group import GroupChange, PlaneGroup
 from hal.daemons.controller.cycle.policy_faults import PolicyFaults
 from hal.daemons.controller.cycle.retention import Keeping
 from hal.daemons.controller.cycle.share_memory import REMEMBER_EVERY_MS, SHARES, HoursMemory, from_text, to_text
+from hal.daemons.controller.files.bundles import Bundles
+from hal.daemons.controller.files.collected import Collected
+from hal.daemons.controller.files.node_files import NodeFiles
 from hal.daemons.controller.following.presence import Presence
 from hal.daemons.controller.nodes.admission import NodeAdmission
 from hal.daemons.controller.nodes.agents import Agents
@@ -35,13 +39,18 @@ from hal.daemons.controller.service.feed import Watchers
 from hal.daemons.controller.service.parts import Parts
 from hal.daemons.controller.service.reader_book import ReaderBook
 from hal.daemons.controller.service.status import read_authority
+from hal.daemons.controller.service.stream_relays import StreamRelays
 from hal.daemons.controller.service.waiters import EndWaiters, JobWaiters, NodeWaiters
-from hal.daemons.controller.startup.policy_start import TAKEN_IN, PolicyStart, policy_at_start
+from hal.daemons.controller.startup.policy_start import TAKEN_IN, PolicyFile, PolicyStart, lost_by, policy_at_start
 from hal.planes.joining import JoiningPlane
+from hal.planes.periodic import PeriodicPlane
 from hal.planes.tasks import Change, TaskPlane, job_row
-from hal.runtime.interface import Address, Credentials, Listener, Runtime
-from hal.store import Committed, PutMeta
+from hal.runtime.interface import Address, Connection, Credentials, Listener, Runtime
+from hal.runtime.started_service import StartedService
+from hal.store import Committed, PutMeta, Store
 from hal.wire.address import is_loopback
+from hal.wire.agree import HELLO_TIMEOUT_MS
+from hal.wire.frames.files import OpenFiles
 
 LEASE_GRANTED = "node-lease-ms"
 """What the store keeps the longest lease under that a keeper may hold."""
@@ -51,11 +60,19 @@ class Controller:
     """One controller. `start` it, `await run()`; `stop` finishes what is in flight."""
 
     def __init__(
-        self, runtime: Runtime, config: Config, open_store: OpenStore, presence: Presence | None = None
+        self,
+        runtime: Runtime,
+        config: Config,
+        open_store: OpenStore,
+        presence: Presence | None = None,
+        remark: Callable[[], str] = str,
+        relay: StartedService | None = None,
     ) -> None:
         """
         Args:
+            relay: passes streams on between clients and nodes that cannot reach each other.
             presence: this controller's row in a store that several share.
+            remark: what people should know of this process; '' for nothing.
         """
         self._runtime = runtime
         self._config = config
@@ -65,11 +82,13 @@ class Controller:
         faults = PolicyFaults(runtime.log)
         self._engine = Engine(config.engine, faults, runtime)
         rules = tuple(admit_named(name) for name in config.admit)
-        self._plane = TaskPlane(config.policy, self._engine, config.engine, rules)
+        self._plane = TaskPlane(config.policy, self._engine, config.engine, rules, config.topology)
         self.planes = PlaneGroup(self._plane, runtime.log)
         """Further planes are attached before `start`."""
         joining = JoiningPlane()
         self.planes.attach(joining)
+        periodic = PeriodicPlane()
+        self.planes.attach(periodic)
         self._node_admission = NodeAdmission(
             runtime, self._clock, config, self._plane, self.planes.port(joining), lambda: self._loop.inbox
         )
@@ -86,6 +105,10 @@ class Controller:
             config.leases,
             self._secrets,
         )
+        self._bundles = Bundles(runtime, config.files, self._live_bundles)
+        self._collected = Collected(runtime, config.files)
+        self._node_files = NodeFiles(runtime, self._plane, self._node_admission, self._bundles, self._collected)
+        self._policy_file = PolicyFile(config.policy)
         self._waiters, self._watchers, self._node_waiters = JobWaiters(), Watchers(), NodeWaiters()
         self._ends, self._readers = EndWaiters(), ReaderBook()
         self._loop = ControlLoop(
@@ -105,6 +128,7 @@ class Controller:
                 flusher=self._flusher,
                 agents=self._agents,
                 node_admission=self._node_admission,
+                periodic=self.planes.port(periodic),
                 loop=self._loop,
                 waiters=self._waiters,
                 watchers=self._watchers,
@@ -115,10 +139,18 @@ class Controller:
                 access=config.access,
                 tokens=self._tokens,
                 secrets=self._secrets,
+                bundles=self._bundles,
+                collected=self._collected,
+                notifications=config.notifications,
                 own_row=lambda: presence.row if presence is not None else None,
                 serving=config.serving,
+                relays=StreamRelays(relay, config.relay),
                 runs_as=config.runs_as,
+                reached=f"[{config.address}]" if ":" in config.address else config.address,
                 rest=rest_url(config),
+                topology=config.topology,
+                remark=remark,
+                policy_file=self._policy_file,
             )
         )
 
@@ -162,12 +194,28 @@ class Controller:
         await self._begin(policy, over, granted_ms)
         self._agents.leases.count_from_election(self._plane.nodes, granted_ms)
         await self._agents.forgetting.load()
-        self._listener = await self._runtime.listen(address, self._agents.serve, credentials)
+        self._listener = await self._runtime.listen(address, self._serve, credentials)
         self._readers.load(await self._runtime.run_blocking(self._committer.store.readers))
-        await self._node_admission.open(self._agents.serve)
+        await self._node_admission.open(self._serve)
         self._runtime.log.info(
             "leading", epoch=self._committer.epoch, jobs=self._plane.live_count, nodes=len(loaded.nodes)
         )
+        if (topology := self._config.topology) is not None:
+            absent = sum(name not in self._plane.nodes for name in topology.places)
+            self._runtime.log.info(
+                "the topology was read", levels=topology.levels, domains=len(topology.domains), nodes_not_here=absent
+            )
+
+    async def _serve(self, connection: Connection) -> None:
+        """Serve whoever dials: an agent, or the file service of a node."""
+        first = await connection.receive(timeout_ms=HELLO_TIMEOUT_MS)
+        if isinstance(first, OpenFiles):
+            await self._node_files.serve(connection, first)
+        else:
+            await self._agents.serve(connection, first)
+
+    async def _live_bundles(self) -> set[str]:
+        return await self._committer.read(Store.live_bundles)
 
     async def _begin(self, policy: PolicyStart, over: list[str], granted_ms: int) -> None:
         """The first group: hal.toml where it was changed; and no node is up before it has dialled. `over`: facts to
@@ -175,10 +223,13 @@ class Controller:
         now_ms = self._clock.now_ms()
         plane = self._plane
         for name, row in list(plane.nodes.items()):
-            if row.state is not NodeState.UNREACHABLE:
+            if row.state not in AWAY_NODE_STATES:
                 plane.record_silence(name, "the controller was started again", now_ms, row.last_seen_ms)
-        if policy.take_in:
-            before = plane.policy.version
+        before = plane.policy.version
+        if policy.take_in and before and lost_by(self._config.policy, plane.policy):
+            self._policy_file.keep_out(policy.digest)
+            self._runtime.log.warning(self._policy_file.warning(plane.policy))
+        elif policy.take_in:
             plane.change_policy(keep_delegated(self._config.policy, plane.policy), None, now_ms, "hal.toml")
             plane.add_operations(PutMeta({TAKEN_IN: policy.digest}))
             if before:
@@ -227,6 +278,9 @@ class Controller:
         remembering = self._runtime.spawn_task(self._remember_use(), "remember-use")
         positions = self._runtime.spawn_task(self.api.readers.keep_positions(), "keep-positions")
         outliving = self._runtime.spawn_task(self._outlive_leases(), "outlive-leases")
+        notifying = self._runtime.spawn_task(self.api.notices.run(), "notify")
+        submitting = self._runtime.spawn_task(self.api.periodic.submission.run(), "periodic-jobs")
+        files = self._runtime.spawn_task(self.api.files.keep(), "keep-files")
         try:
             await self._loop.run()
             await self._flusher.drained()
@@ -235,6 +289,9 @@ class Controller:
             remembering.cancel()
             positions.cancel()
             outliving.cancel()
+            submitting.cancel()
+            files.cancel()
+            notifying.cancel()
             flushing.cancel()
             self._engine.close()
 
@@ -285,6 +342,7 @@ class Controller:
             if self._waiters.wanted(job.id):
                 self._waiters.ended(job_row(job))
         self._node_waiters.committed(change.operations)
+        self.api.notices.committed(change.operations)
         if committed is not None:
             self._watchers.committed(change.operations, committed)
             self._ends.committed(committed)

@@ -17,6 +17,7 @@ from hal.daemons.controller.following.presence import Presence
 from hal.daemons.controller.service.controller_api import ControllerApi
 from hal.runtime.authority import Authority
 from hal.runtime.interface import Address, Runtime
+from hal.runtime.started_service import StartedService
 from hal.store import CommitUnknown, StaleEpoch, StoreBusy, StoreLed, StoreUnreachable
 
 DATABASE_AWAY_MS: Final = 1_000
@@ -59,6 +60,8 @@ class LeaderElector:
         *,
         presence: Presence | None = None,
         authority: Callable[[], Authority | None] = lambda: None,
+        remark: Callable[[], str] = str,
+        relay: StartedService | None = None,
     ) -> None:
         """
         Args:
@@ -66,7 +69,10 @@ class LeaderElector:
             ready: called when it answers people, each time that it begins to lead or to follow.
             presence: this controller's row in a store that several share.
             authority: gives that of this HAL, once the store says that it is the right one; blocking.
+            remark: what people should know of this process; '' for nothing.
+            relay: as for `Controller`.
         """
+        self._relay = relay
         self._runtime = runtime
         self._config = config
         self._wire = wire
@@ -75,6 +81,7 @@ class LeaderElector:
         self._ready = ready
         self._presence = presence
         self._find_authority = authority
+        self._remark = remark
         self._authority: Authority | None = None
         self._authority_found = False
 
@@ -88,7 +95,7 @@ class LeaderElector:
         """
         served = False
         while not self._runtime.stopping.is_set():
-            controller = Controller(self._runtime, self._config, self._open, self._presence)
+            controller = Controller(self._runtime, self._config, self._open, self._presence, self._remark, self._relay)
             try:
                 if not self._authority_found:
                     self._authority = await self._runtime.run_blocking(self._find_authority)
@@ -133,10 +140,14 @@ class LeaderElector:
         port = self._config.wire
         wire = WirePort(self._authority, port) if self._authority is not None and port is not None else None
         follower = Follower(self._runtime, self._open, self._presence, wire)
-        await follower.look()
-        front = await self._front.follow(follower)
-        self._ready()
+        front: Serving | None = None
         try:
-            await follower.wait(self._wire)
+            await follower.look()
+            await follower.serve(self._wire)  # before REST says that it follows: whoever comes then finds its ports
+            front = await self._front.follow(follower)
+            self._ready()
+            await follower.wait()
         finally:
-            await front.stop()
+            await follower.close()
+            if front is not None:
+                await front.stop()

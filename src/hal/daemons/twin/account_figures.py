@@ -72,7 +72,12 @@ def by_user(run: PolicyRun) -> list[Party]:
 def overall(run: PolicyRun) -> Metrics | None:
     """Return the figures of all jobs that started; None if none did. Utilisation and makespan cover the time
     replayed."""
-    rows = np.flatnonzero(run.started)
+    return figures_among(run, run.started)
+
+
+def figures_among(run: PolicyRun, which: NDArray[np.bool_]) -> Metrics | None:
+    """Return the figures of these jobs, which all started; None without any. Utilisation and makespan are the run's."""
+    rows = np.flatnonzero(which)
     if not rows.size:
         return None
     submit, end, procs = (column[rows] for column in (run.submit_s, run.end_s, run.procs))
@@ -81,7 +86,7 @@ def overall(run: PolicyRun) -> Metrics | None:
     held = run.held
     used = float(((held.end_s - held.begin_s) * run.procs[held.job].astype(np.float64)).sum())
     figures = judge(submit, end - run.run_s[rows], end, procs, machine_procs=machine, span_s=span_s)
-    return replace(figures, utilization=used / (machine * span_s), makespan_s=span_s)
+    return replace(figures, utilisation=used / (machine * span_s), makespan_s=span_s)
 
 
 class Used:

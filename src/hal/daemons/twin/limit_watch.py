@@ -6,12 +6,13 @@ Pure. It shares the meaning of scopes with the engine (`hal.core.model.policy_sc
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 
 from hal.core.engine.classes import ClassSpec, OwnerSpec
 from hal.core.model import InternalError, format_amount
 from hal.core.model.policy import Limit, Policy
-from hal.core.model.policy_hours import is_open
+from hal.core.model.policy_hours import UTC_OFFSETS, ZoneOffsets, is_open
 from hal.core.model.policy_scope import Ledger, ledger, ledger_text
 from hal.daemons.twin.site_admission import owner_of
 
@@ -66,8 +67,9 @@ class WaitingCount:
 class LimitWatch:
     """The usage of each limit by running jobs; a start beyond a limit is an InternalError that names it."""
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: Policy, zones: Mapping[str, ZoneOffsets] = MappingProxyType({})) -> None:
         self._policy = policy
+        self._zones = zones
         self._limits = [limit for limit in policy.limits.values() if limit.running is not None or limit.resources]
         self._keys: dict[OwnerSpec, tuple[Key, ...]] = {}
         self._running: dict[Key, int] = {}
@@ -83,7 +85,8 @@ class LimitWatch:
         queue = self._policy.queues.get(owner.queue)
         if queue is not None and not queue.starts:
             raise InternalError(f"queue '{owner.queue}' started a job while it is closed, at {now_ms} ms")
-        if queue is not None and queue.hours and not is_open(queue.hours, now_ms):
+        zone = UTC_OFFSETS if queue is None else self._zones.get(queue.zone, UTC_OFFSETS)
+        if queue is not None and queue.hours and not is_open(queue.hours, now_ms, zone):
             raise InternalError(f"queue '{owner.queue}' started a job outside of its hours, at {now_ms} ms")
         self._count(owner, request, 1)
         for key in self._keys_of(owner):

@@ -6,10 +6,15 @@ Pure; imports nothing heavy, so that the command line can check its arguments be
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass
 from typing import Final
 
-POLICIES: Final = ("fcfs", "easy", "easy-sjbf", "conservative")
+from hal.core.model.errors import SpecError
+from hal.core.model.topology.node_lists import natural_key
+from hal.core.model.topology.tree import Topology
+
+POLICIES: Final = ("fcfs", "none", "easy", "easy-sjbf", "sjf", "top-k", "conservative")
 """Policies under which a log can be replayed, by the names that people type; and `top-K` (see `reservations_of`)."""
 _TOP_K: Final = re.compile("top-([1-9][0-9]{0,5})")
 """EASY with K protected jobs, up to 999,999 of them."""
@@ -23,15 +28,55 @@ def reservations_of(policy: str) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """`nodes` equal nodes of `cpus_per_node` processors; one node is 'the pool'."""
+    """`nodes` equal nodes of `cpus_per_node` processors; one node is 'the pool'.
+
+    topology: in which domains its nodes are, which then are those that it names. within: level of it of which one
+    domain has all nodes of a job; '': anywhere.
+    """
 
     nodes: int
     cpus_per_node: int
+    topology: Topology | None = None
+    within: str = ""
 
     @classmethod
     def pool(cls, procs: int) -> Machine:
         """Return one node with all processors: any free processors suit any job."""
         return cls(nodes=1, cpus_per_node=procs)
+
+    @classmethod
+    def of_topology(cls, topology: Topology, cpus_per_node: int, within: str = "") -> Machine:
+        """Return the nodes that a topology names, so many processors each.
+
+        Raises:
+            SpecError: it names no node, or has no level `within`.
+        """
+        if not topology.places:
+            raise SpecError("the topology names no node", hint="labels of nodes say nothing of the nodes of a log")
+        if within:
+            topology.level_index(within)
+        return cls(len(topology.places), cpus_per_node, topology, within)
+
+    @property
+    def node_names(self) -> list[str]:
+        """In the order in which they are told to the engine: by name, as people count."""
+        if self.topology is not None:
+            return sorted(self.topology.places, key=natural_key)
+        return ["pool"] if self.nodes == 1 else [f"n{number}" for number in range(1, self.nodes + 1)]
+
+    @property
+    def job_procs(self) -> int:
+        """Processors of the largest job that it can hold: all, or those of the largest domain that jobs are within."""
+        if self.topology is None or not self.within:
+            return self.procs
+        level = self.topology.level_index(self.within)
+        found = Counter(self.topology.domains_of(name, {})[level] for name in self.topology.places)
+        del found[""]
+        return max(found.values(), default=1) * self.cpus_per_node
+
+    def within_of(self, nodes: int) -> str:
+        """The level that a job of so many nodes is within."""
+        return self.within if nodes > 1 else ""
 
     @property
     def procs(self) -> int:

@@ -24,9 +24,9 @@ TAU_S = 10
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """Figures of one replay (or of one user's jobs in it). Times in seconds; `utilization` in 0..1.
+    """Figures of one replay (or of one user's jobs in it). Times in seconds; `utilisation` in 0..1.
 
-    For one user, `utilization` is the fraction of the machine that the user's jobs used over the duration of the whole
+    For one user, `utilisation` is the fraction of the machine that the user's jobs used over the duration of the whole
     replay, and `makespan_s` runs from the user's first submit to the user's last end.
     """
 
@@ -39,7 +39,7 @@ class Metrics:
     median_wait_s: float
     p95_wait_s: float
     max_wait_s: int
-    utilization: float
+    utilisation: float
     makespan_s: int
 
     def as_dict(self) -> dict[str, float]:
@@ -81,7 +81,7 @@ def judge(
         median_wait_s=float(median_wait),
         p95_wait_s=float(p95_wait),
         max_wait_s=int(wait_s.max()),
-        utilization=float(
+        utilisation=float(
             (procs.astype(np.float64) * run_s).sum() / (machine_procs * (makespan_s if span_s is None else span_s))
         ),
         makespan_s=makespan_s,
@@ -100,4 +100,4 @@ def judge_by_user(
         by_user[int(number)] = judge(
             submit_s[rows], start_s[rows], end_s[rows], procs[rows], machine_procs=machine_procs, span_s=span_s
         )
-    return dict(sorted(by_user.items(), key=lambda item: (-item[1].utilization, item[0])))
+    return dict(sorted(by_user.items(), key=lambda item: (-item[1].utilisation, item[0])))

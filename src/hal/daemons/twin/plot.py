@@ -48,6 +48,11 @@ STYLE: dict[Any, Any] = {
 }
 DAY_S, HOUR_S, _MINUTE_S = 86_400, 3_600, 60
 _WAIT_TICKS_S = (0, 60, 600, 3600, 6 * 3600, 86_400, 10 * 86_400, 100 * 86_400, 1000 * 86_400)
+_LEAST_WAIT_S, _LEAST_SPREAD_S = 600, 3600
+"""Axes reach at least so far, so that they have several ticks."""
+THIN, WIDER = 1.2, 1.4
+"""Width of the last curve, and by how much each before it is wider."""
+AT_ONCE = "every job started at once"
 _SPREAD_TICKS_S = (1, 60, 3600, 86_400, 10 * 86_400)
 
 
@@ -69,12 +74,17 @@ def plot_replays(results: Sequence[ReplayResult], title: str, path: Path) -> Non
         left, right = figure.subfigures(1, 2, squeeze=False, width_ratios=(2.1, 1.0))[0]
         waits, *uses = left.subplots(1 + len(results), 1, sharex=True, height_ratios=[4.0] + [1.0] * len(results))
         spread, slowdown = right.subplots(2, 1)
-        for result, use, colour in zip(results, uses, _colours(len(results)), strict=True):
-            waits.stairs(_mean_waits(result, edges), clock, color=colour, label=_label(result), baseline=None, lw=1.5)
-            _spread_curve(spread, result, colour)
+        widths = _widths(len(results))
+        for result, use, colour, width in zip(results, uses, _colours(len(results)), widths, strict=True):
+            means = _mean_waits(result, edges)
+            waits.stairs(means, clock, color=colour, label=_label(result), baseline=None, lw=width)
+            _spread_curve(spread, result, colour, width)
             _use_strip(use, result, edges, clock, colour)
         _dress_waits(waits)
         _dress_spread(spread)
+        if all(bool((result.start_s == result.submit_s).all()) for result in results):
+            for axes in (waits, spread):
+                axes.text(0.5, 0.5, AT_ONCE, transform=axes.transAxes, ha="center", va="center", color=MUTED)
         _slowdown_bars(slowdown, results)
         uses[0].set_title("Utilisation")
         uses[-1].set_xlabel(f"time since the first submit [{unit}]")
@@ -126,21 +136,28 @@ def _use_strip(
     axes.set_yticks([0, 1])
     axes.yaxis.set_major_formatter(PercentFormatter(1.0))
     axes.grid(False)
-    mean = f"{_label(result)}\n{result.metrics().utilization:.1%}"
+    mean = f"{_label(result)}\n{result.metrics().utilisation:.1%}"
     axes.text(1.01, 0.5, mean, transform=axes.transAxes, va="center", color=INK)
 
 
-def _spread_curve(axes: Axes, result: ReplayResult, colour: str) -> None:
+def _widths(count: int) -> list[float]:
+    """Widths of curves that lie on one another: each is drawn over a wider one, whose edges stay to be seen."""
+    return [THIN + WIDER * (count - 1 - index) for index in range(count)]
+
+
+def _spread_curve(axes: Axes, result: ReplayResult, colour: str, width: float) -> None:
     waits = np.sort(result.start_s - result.submit_s)
     part = np.arange(1, waits.size + 1) / waits.size
-    axes.step(np.maximum(waits, 1), part, where="post", color=colour)
+    # From no job at all on, so that a curve is seen where every job waited as long.
+    axes.step(np.maximum(np.append(waits[:1], waits), 1), np.append(0.0, part), where="post", color=colour, lw=width)
 
 
 def _dress_waits(axes: Axes) -> None:
     axes.set_title("Mean wait by submit time")
     axes.set_yscale("symlog", linthresh=_MINUTE_S, linscale=0.4)
     axes.set_ylim(bottom=0)
-    axes.set_yticks([t for t in _WAIT_TICKS_S if t <= max(axes.get_ylim()[1], _MINUTE_S)], minor=False)
+    axes.set_ylim(top=max(axes.get_ylim()[1], _LEAST_WAIT_S))
+    axes.set_yticks([t for t in _WAIT_TICKS_S if t <= axes.get_ylim()[1]], minor=False)
     axes.yaxis.set_major_formatter(FuncFormatter(lambda seconds, _: short(seconds)))
     axes.minorticks_off()
 
@@ -148,7 +165,7 @@ def _dress_waits(axes: Axes) -> None:
 def _dress_spread(axes: Axes) -> None:
     axes.set_title("Jobs that waited at most …")
     axes.set_xscale("log")
-    axes.set_xlim(left=1)
+    axes.set_xlim(1, max(axes.get_xlim()[1], _LEAST_SPREAD_S))
     axes.set_xticks([t for t in _SPREAD_TICKS_S if t <= axes.get_xlim()[1]], minor=False)
     axes.xaxis.set_major_formatter(FuncFormatter(lambda seconds, _: short(seconds)))
     axes.minorticks_off()
@@ -164,17 +181,32 @@ def short(seconds: float) -> str:
     return f"{seconds:g} s"
 
 
+def _three_digits(value: float) -> str:
+    """`1.25`, `87.8`, `30,600`: as many digits as say something."""
+    if value < 10:
+        return f"{value:.2f}"
+    return f"{value:.1f}" if value < 100 else f"{float(f'{value:.3g}'):,.0f}"
+
+
+def _large(value: float) -> str:
+    """`100`, `10k`, `1M`"""
+    for size, unit in ((1_000_000, "M"), (1_000, "k")):
+        if value >= size:
+            return f"{value / size:g}{unit}"
+    return f"{value:g}"
+
+
 def _slowdown_bars(axes: Axes, results: Sequence[ReplayResult]) -> None:
     """Draw means on a logarithmic scale from 1, which means that nobody waited."""
     means = [result.metrics().mean_bounded_slowdown for result in results]
     places = np.arange(len(results))
     axes.set_xscale("log")
     bars = axes.barh(places, [mean - 1.0 for mean in means], left=1.0, color=_colours(len(results)), height=0.6)
-    axes.bar_label(bars, [f"{mean:,.2f}" for mean in means], padding=3, color=INK)
+    axes.bar_label(bars, [_three_digits(mean) for mean in means], padding=3, color=INK)
     axes.set_yticks(places, [_label(result) for result in results])
     axes.invert_yaxis()
     axes.set_xlim(1.0, max(10.0, max(means)) ** 1.35)
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x / 1000:g}k" if x >= 1000 else f"{x:g}"))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: _large(x)))
     axes.minorticks_off()
     axes.grid(False, axis="y")
     axes.tick_params(axis="y", length=0, labelcolor=INK)

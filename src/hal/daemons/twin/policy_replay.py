@@ -24,11 +24,12 @@ from hal.core.engine.why.explain import explain
 from hal.core.kernels.structures.layout import MODE_SUSPEND
 from hal.core.model import InternalError
 from hal.core.model.policy import DEFAULT_QUEUE
+from hal.daemons.twin.gang_domains import GangDomains, GangFigures
 from hal.daemons.twin.legs import Ended, Held, Legs
 from hal.daemons.twin.limit_watch import LimitWatch, WaitingCount
 from hal.daemons.twin.machine import Machine
 from hal.daemons.twin.population import Population
-from hal.daemons.twin.replay import Report, node_specs
+from hal.daemons.twin.replay import Report, node_specs, on_levels
 from hal.daemons.twin.site_admission import Admission, Refusal, Site, admit, admitted_people
 from hal.daemons.twin.swf import Workload
 from hal.planes.tasks import BookingTimes
@@ -67,6 +68,7 @@ class PolicyRun:
         held: when jobs held their processors, until `until_s`.
         preemptions: how often a running job was preempted.
         lost_s: processor-seconds lost by that.
+        gangs: on how many domains jobs of several nodes were; None without a topology.
     """
 
     site: Site
@@ -89,6 +91,7 @@ class PolicyRun:
     held: Held
     preemptions: int
     lost_s: float
+    gangs: GangFigures | None = None
 
     @property
     def asked_s(self) -> NDArray[np.float64]:
@@ -164,10 +167,11 @@ class _Replay:
         self.clairvoyant = clairvoyant
         self.check = check
         self.origin_ms = origin_s * _MILLI
-        self.state = new_state(site.engine)
+        self.state = new_state(on_levels(site.engine, machine))
+        self.gangs = GangDomains(machine)
         self.scheduler = Scheduler(self.state, self)
         self.waiting = WaitingCount(site.policy)
-        self.watch = LimitWatch(site.policy)
+        self.watch = LimitWatch(site.policy, site.engine.zones)
         self.bookings = BookingTimes()
         self.full: dict[str, int] = {}
         """Limits on waiting jobs, by message: their indexes after the refusals of admission."""
@@ -251,6 +255,7 @@ class _Replay:
         """Carry out a plan; see `hal.core.engine.scheduler.Sink`."""
         if plan.moves.shape[0]:
             self._move(plan)
+        self.gangs.count(plan)
         for number in plan.starts["job"].tolist():
             at = number - 1
             if self.start_ms[at] < 0:
@@ -341,6 +346,7 @@ class _Replay:
             target=self._targets(), cycles=self.cycles, held=self.legs.held(self.origin_ms + until_s * _MILLI),
             preemptions=self.legs.taken,
             lost_s=float(sum(lost * int(load.procs[at]) for at, lost in self.legs.lost_ms.items())) / _MILLI,
+            gangs=self.gangs.figures(),
         )  # fmt: skip
 
     def _left(self) -> dict[str, int]:

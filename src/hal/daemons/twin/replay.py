@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from hal.core.engine import apply, cycle, new_state
@@ -32,6 +33,7 @@ from hal.core.engine.events import (
     submit_rows,
 )
 from hal.core.model.errors import InternalError
+from hal.daemons.twin.gang_domains import GangDomains, GangFigures
 from hal.daemons.twin.machine import Machine, reservations_of
 from hal.daemons.twin.metrics import Metrics, judge, judge_by_user
 from hal.daemons.twin.swf import Workload
@@ -40,8 +42,11 @@ IntArray = NDArray[np.int64]
 
 CONFIGS: Final = {
     "fcfs": EngineConfig(order="fcfs", backfill=Backfill.NONE),
+    "none": EngineConfig(order="fcfs", backfill=Backfill.NONE),
     "easy": EngineConfig(order="fcfs", backfill=Backfill.EASY),
     "easy-sjbf": EngineConfig(order="fcfs", backfill=Backfill.EASY_SJBF),
+    "sjf": EngineConfig(order="sjf", backfill=Backfill.EASY),
+    "top-k": EngineConfig(order="fcfs", backfill=Backfill.TOP_K),
     "conservative": EngineConfig(order="fcfs", backfill=Backfill.CONSERVATIVE),
 }
 """The engine configuration of each policy in `hal.daemons.twin.machine.POLICIES`; `config_of` knows `top-K`, too."""
@@ -67,6 +72,7 @@ class ReplayResult:
     Attributes:
         cycles: how many cycles the engine ran.
         peak_live: the most jobs waiting or running at one instant.
+        gangs: on how many domains jobs of several nodes were; None without a topology.
     """
 
     policy: str
@@ -80,6 +86,7 @@ class ReplayResult:
     user: IntArray
     cycles: int
     peak_live: int
+    gangs: GangFigures | None = None
 
     def metrics(self) -> Metrics:
         """Return the figures over all jobs."""
@@ -116,7 +123,8 @@ def replay(
         InternalError: the engine leaves jobs waiting for ever, or asks to be called without end.
     """
     jobs = workload.jobs
-    state = new_state(config_of(policy) if config is None else config)
+    state = new_state(on_levels(config_of(policy) if config is None else config, machine))
+    gangs = GangDomains(machine)
     apply(state, NodesChanged(nodes=node_specs(machine)))
     submits, classes = _submits(workload, machine, clairvoyant)
     owners = (OwnerSpec(),)
@@ -165,6 +173,7 @@ def replay(
                 starts = plan.starts
                 if starts.size:
                     idle_wakes = 0
+                    gangs.count(plan)
                     for number in starts["job"].tolist():
                         start_ms[number] = now
                         end = now + run_ms[number]
@@ -195,7 +204,13 @@ def replay(
         user=workload.user,
         cycles=cycles,
         peak_live=peak_live,
+        gangs=gangs.figures(),
     )
+
+
+def on_levels(config: EngineConfig, machine: Machine) -> EngineConfig:
+    """The configuration with the levels of the machine's topology."""
+    return config if machine.topology is None else replace(config, levels=machine.topology.levels)
 
 
 def config_of(policy: str) -> EngineConfig:
@@ -222,11 +237,12 @@ def load_kernels() -> None:
 
 
 def node_specs(machine: Machine) -> tuple[NodeSpec, ...]:
-    """Describe the machine to the engine: `pool`, or n1, n2, …"""
-    if machine.nodes == 1:
-        return (NodeSpec("pool", {"cpu": machine.cpus_per_node * _MILLI}),)
+    """Describe the machine to the engine: `pool`, or n1, n2, …, or the nodes of its topology with their domains."""
     capacity = {"cpu": machine.cpus_per_node * _MILLI}
-    return tuple(NodeSpec(f"n{number}", capacity) for number in range(1, machine.nodes + 1))
+    topology = machine.topology
+    if topology is None:
+        return tuple(NodeSpec(name, capacity) for name in machine.node_names)
+    return tuple(NodeSpec(name, capacity, domains=topology.domains_of(name, {})) for name in machine.node_names)
 
 
 def _submits(workload: Workload, machine: Machine, clairvoyant: bool) -> tuple[SubmitRows, tuple[ClassSpec, ...]]:
@@ -235,7 +251,7 @@ def _submits(workload: Workload, machine: Machine, clairvoyant: bool) -> tuple[S
     classes = []
     for procs in sizes.tolist():
         nodes, cpus = machine.shape_of(procs)
-        classes.append(ClassSpec({"cpu": cpus * _MILLI}, nodes=nodes))
+        classes.append(ClassSpec({"cpu": cpus * _MILLI}, nodes=nodes, within=machine.within_of(nodes)))
     rows = submit_rows(workload.jobs)
     rows["job"] = np.arange(1, workload.jobs + 1)
     rows["class_index"] = class_index

@@ -17,6 +17,7 @@ from matplotlib.ticker import PercentFormatter
 from numpy.typing import NDArray
 
 from hal.daemons.twin.account_figures import Party, Used, by_account, by_user
+from hal.daemons.twin.common_jobs import compare_runs
 from hal.daemons.twin.plot import COLOURS, DAY_S, HOUR_S, INK, STYLE, short
 from hal.daemons.twin.policy_replay import PolicyRun
 
@@ -48,12 +49,14 @@ def plot_shares(runs: Sequence[PolicyRun], title: str, path: Path) -> None:
         figure = Figure(figsize=(12.0, 1.2 + 2.9 * len(runs)), layout="constrained")
         FigureCanvasAgg(figure)
         grid = figure.subplots(len(runs), 3, squeeze=False, width_ratios=(1.5, 1.5, 1.0))
+        comparison = compare_runs(runs)
         longest = max((party.mean_wait_s or 0.0) for some in parties for party in some)
-        for run, some, (shares, machine, waits) in zip(runs, parties, grid, strict=True):
+        for run, some, lacking, (shares, machine, waits) in zip(runs, parties, comparison.lacking, grid, strict=True):
             used = _used_by(run, names, edges)
             _draw_shares(shares, run, some, names, used, edges, clock)
             _draw_machine(machine, run, used, edges, clock)
-            _draw_waits(waits, some, names, longest)
+            note = f"{lacking:,} jobs that started elsewhere did not" if lacking else ""
+            _draw_waits(waits, some, names, longest, note or ("over more jobs" if comparison.unequal else ""))
         for axes in grid[-1][:2]:
             axes.set_xlabel(f"time since the first submit [{unit}]")
         handles = [mpl.patches.Patch(color=_PALETTE[k], label=name or "no account") for k, name in enumerate(names)]
@@ -136,8 +139,8 @@ def _draw_machine(axes: Axes, run: PolicyRun, used: FloatArray, edges: FloatArra
     axes.set_title("Part of the machine")
 
 
-def _draw_waits(axes: Axes, parties: Sequence[Party], names: Sequence[str], longest: float) -> None:
-    """Draw the mean wait of each account that has a colour."""
+def _draw_waits(axes: Axes, parties: Sequence[Party], names: Sequence[str], longest: float, note: str) -> None:
+    """Draw the mean wait of each account that has a colour; `note`: why it is not to be compared with other runs."""
     wait = {party.name: party.mean_wait_s for party in parties}
     shown = [name for name in names if wait.get(name) is not None]
     values = [wait[name] or 0.0 for name in shown]
@@ -149,4 +152,4 @@ def _draw_waits(axes: Axes, parties: Sequence[Party], names: Sequence[str], long
     axes.set_xlim(0, max(longest, 1.0) * 1.3)
     axes.set_xticks([])
     axes.grid(False)
-    axes.set_title("Mean wait")
+    axes.set_title(f"Mean wait, not of the same jobs:\n{note}" if note else "Mean wait")

@@ -33,7 +33,8 @@ from hal.core.model.policy_scope import Owner
 from hal.daemons.twin.machine import Machine
 from hal.daemons.twin.population import Population, check_known
 from hal.daemons.twin.swf import Workload
-from hal.planes.tasks import LimitsByOwner, admitted
+from hal.planes.tasks import LimitsByOwner, NeverStartsError, admitted, check_level
+from hal.runtime.time_zones import zone_offsets
 
 IntArray = NDArray[np.int64]
 
@@ -78,7 +79,7 @@ def site_of(label: str, file: str, engine: EngineConfig, policy: Policy, rules: 
             filter_named(name)
     except EngineError as error:
         raise SpecError(f"{file}: {error.message}", hint=error.hint) from error
-    return Site(label=label, engine=replace(engine, policy=policy), rules=chosen)
+    return Site(label=label, engine=replace(engine, policy=policy, zones=zone_offsets(policy)), rules=chosen)
 
 
 class Refusal(Struct, frozen=True):
@@ -192,7 +193,7 @@ class _Judge:
         self._known: LimitsByOwner = {}
         self._seen: dict[Key, int] = {}
         self._kind_of: dict[tuple[int, int, int, int], int] = {}
-        self._class_of: dict[tuple[Resources, int], int] = {}
+        self._class_of: dict[tuple[Resources, int, str], int] = {}
         self._owner_of: dict[OwnerSpec, int] = {}
         self.kinds: list[tuple[int, int, int, int]] = []
         self.classes: list[ClassSpec] = []
@@ -213,14 +214,16 @@ class _Judge:
         asked = JobSpec(
             queue=people.queues[queue], account=people.accounts[account], user=people.users[user], nodes=nodes,
             request=Resources({"cpu": cpus * _MILLI}), walltime=Duration(limit_s * _MILLI), command=_COMMAND,
+            within=self._machine.within_of(nodes),
         )  # fmt: skip
         site = self._site
         try:
             spec = admitted(
                 asked, site.policy, user=asked.user, now_ms=self._now_ms, known=self._known, rules=site.rules
             )
+            check_level(spec, self._machine.topology)
         except (SpecError, ConflictError) as error:
-            what = error.message.partition(":")[0]
+            what = error.what.value if isinstance(error, NeverStartsError) else error.message.partition(":")[0]
             self.refusals.setdefault(what, error.message)
             return -1 - list(self.refusals).index(what)
         walltime_s = -(-int(spec.walltime or limit_s * _MILLI) // _MILLI)
@@ -231,9 +234,10 @@ class _Judge:
         return place
 
     def _class(self, spec: JobSpec) -> int:
-        place = self._class_of.setdefault((spec.request, spec.nodes), len(self.classes))
+        within = spec.within if spec.nodes > 1 else ""
+        place = self._class_of.setdefault((spec.request, spec.nodes, within), len(self.classes))
         if place == len(self.classes):
-            self.classes.append(ClassSpec(dict(spec.request), spec.nodes))
+            self.classes.append(ClassSpec(dict(spec.request), spec.nodes, within=within))
         return place
 
     def _owner(self, spec: JobSpec) -> int:

@@ -145,7 +145,14 @@ def read_log(path: str | Path, stream: BinaryIO | None = None) -> Log:
     return Log(name, _header(data), rows, bad, bad_lines, queues, groups)
 
 
-def usable_jobs(log: Log, machine_procs: int, *, first: int | None = None, scale_arrivals: float = 1.0) -> Workload:
+def usable_jobs(
+    log: Log,
+    machine_procs: int,
+    *,
+    first: int | None = None,
+    scale_arrivals: float = 1.0,
+    what: str = "the machine",
+) -> Workload:
     """The jobs of a log that can be replayed on a machine, in the order in which they arrive.
 
     A line is dropped when: it asks for or was given more processors than the machine has; it has neither number; its
@@ -154,10 +161,11 @@ def usable_jobs(log: Log, machine_procs: int, *, first: int | None = None, scale
     Source: the 'strong filter' of Gaussier et al., SC 2015.
 
     Args:
-        machine_procs: processors of the machine.
+        machine_procs: processors of the machine, or of the part of it within which every job is.
         first: keep only that many jobs, the earliest.
         scale_arrivals: factor on every gap between submits (0.5: twice the load), rounded down to whole seconds since
             the first submit.
+        what: has so many processors, in words.
     Raises: LogError when no job is left, or the last one would be submitted later than `MAX_SUBMIT_S`.
     """
     rows = log.rows
@@ -167,7 +175,7 @@ def usable_jobs(log: Log, machine_procs: int, *, first: int | None = None, scale
     skipped = {"bad line": log.bad_lines}
     keep = np.ones(rows.line.size, np.bool_)
     for reason, drop in (
-        ("more processors than the machine", (rows.allocated > machine_procs) | (rows.requested > machine_procs)),
+        (f"more processors than {what}", (rows.allocated > machine_procs) | (rows.requested > machine_procs)),
         ("no processors", (rows.allocated <= 0) & (rows.requested <= 0)),
         ("no run time", rows.run_s <= 0),
         ("no requested time", limit_s <= 0),

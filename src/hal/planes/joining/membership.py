@@ -267,6 +267,11 @@ class Membership:
         """Whether the node, or whoever has that name and role, has a valid certificate."""
         return any(self._valid(self._certificates[one], now_ms) for one in self._of.get((role, node), ()))
 
+    def is_good(self, serial: str, now_ms: int) -> bool:
+        """Whether a certificate was issued here, has not expired and was not revoked."""
+        row = self._certificates.get(serial)
+        return row is not None and self._valid(row, now_ms)
+
     def check_certificate(self, shown_one: CertifiedName, node: str, now_ms: int, role: str = AGENT) -> None:
         """Whether whoever shows this certificate may speak as `node`, in that role.
 

@@ -1,12 +1,18 @@
 """Task management: submission, lifecycle, dependencies, queues. Daemons import names from here only."""
 
+from hal.planes.tasks.admission.levels import check_level
+from hal.planes.tasks.admission.never import NeverStartsError
 from hal.planes.tasks.admission.policy_effects import Effects, Judge
 from hal.planes.tasks.admission.policy_rules import MAX_JOBS_IN_SUBMISSION, LimitsByOwner, admitted
-from hal.planes.tasks.admission.submission import UnknownJobs
+from hal.planes.tasks.dependencies.resolution import UnknownJobs
 from hal.planes.tasks.engine.booking_times import BookingTimes
 from hal.planes.tasks.engine.view import EngineView
+from hal.planes.tasks.jobs.patches import FieldChange, JobPatch, patch_of
+from hal.planes.tasks.jobs.placement import Placement
 from hal.planes.tasks.jobs.requeues import EndedTask, EndedTasks
-from hal.planes.tasks.jobs.updates import JobPatch
+from hal.planes.tasks.jobs.selection import WHOLE, Done, Selection, named_pieces, no_task_of
+from hal.planes.tasks.jobs.taken_tasks import TakenTasks
+from hal.planes.tasks.jobs.updates import Updated
 from hal.planes.tasks.live.attempt import Attempt
 from hal.planes.tasks.live.job import LiveJob
 from hal.planes.tasks.live.node import reason_of, without_jobs
@@ -14,7 +20,7 @@ from hal.planes.tasks.live.standings import EndedJob
 from hal.planes.tasks.nodes.arrivals import Arrival
 from hal.planes.tasks.nodes.closures import Drain
 from hal.planes.tasks.plane import TaskPlane
-from hal.planes.tasks.slices import CHEAP_A_SLICE, Pace, Work, emptied
+from hal.planes.tasks.slices import CHEAP_A_SLICE, Pace, Work, emptied, finished
 from hal.planes.tasks.submitter import Submitter
 from hal.planes.tasks.table.checks import check_table
 from hal.planes.tasks.table.draft import Change
@@ -26,30 +32,43 @@ __all__ = [
     "CHEAP_A_SLICE",
     "MAX_JOBS_IN_SUBMISSION",
     "STEP_SECRET",
+    "WHOLE",
     "Arrival",
     "Attempt",
     "BookingTimes",
     "Change",
+    "Done",
     "Drain",
     "Effects",
     "EndedJob",
     "EndedTask",
     "EndedTasks",
     "EngineView",
+    "FieldChange",
     "JobPatch",
     "Judge",
     "LimitsByOwner",
     "LiveJob",
+    "NeverStartsError",
     "Orders",
     "Pace",
+    "Placement",
+    "Selection",
     "Submitter",
+    "TakenTasks",
     "TaskPlane",
     "UnknownJobs",
+    "Updated",
     "Work",
     "admitted",
+    "check_level",
     "check_table",
     "emptied",
+    "finished",
     "job_row",
+    "named_pieces",
+    "no_task_of",
+    "patch_of",
     "reason_of",
     "without_jobs",
 ]

@@ -15,25 +15,30 @@ from hal.core.engine.config import EngineConfig
 from hal.core.engine.events import Event
 from hal.core.engine.plan import Plan, Rows, StartRows
 from hal.core.interfaces.admit import Admit
-from hal.core.model import EventKind, HALError, JobSpec, TaskState, Verdict
+from hal.core.model import EventKind, HALError, JobSpec, Never, TaskState, Verdict
 from hal.core.model.eviction import Evict
 from hal.core.model.offer import Offer
 from hal.core.model.policy import Policy
 from hal.core.model.policy_change import Difference
+from hal.core.model.topology.tree import Topology
 from hal.planes.tasks.admission import submission
 from hal.planes.tasks.admission.policy_change import change_policy
-from hal.planes.tasks.attempts import allocation, gate_reports, preemption, reconciliation, reports
+from hal.planes.tasks.attempts import allocation, gate_reports, preemption, readiness_reports, reconciliation, reports
 from hal.planes.tasks.attempts.booking_ends import end_with_bookings
 from hal.planes.tasks.attempts.preemption import Moves
 from hal.planes.tasks.engine.view import EngineView
-from hal.planes.tasks.jobs import commands, evictions, removal, requeues, tallies, updates
-from hal.planes.tasks.jobs.explanation import why
+from hal.planes.tasks.jobs import commands, evictions, removal, replacements, requeues, tallies, updates
+from hal.planes.tasks.jobs.explanation import brief_reasons, never_of, why
+from hal.planes.tasks.jobs.patches import JobPatch
+from hal.planes.tasks.jobs.placement import Placement, placement_of
 from hal.planes.tasks.jobs.requeues import EndedTask, EndedTasks
+from hal.planes.tasks.jobs.selection import Done, Named
 from hal.planes.tasks.jobs.tallies import QueueTally
-from hal.planes.tasks.jobs.updates import JobPatch
+from hal.planes.tasks.jobs.updates import Updated
 from hal.planes.tasks.live import node as node_rows
 from hal.planes.tasks.live.gate_standing import gates_text
 from hal.planes.tasks.live.job import LiveJob
+from hal.planes.tasks.live.ready_standing import ReadyStanding, can_serve, ready_attempts
 from hal.planes.tasks.live.standings import EndedJob
 from hal.planes.tasks.live.task_sets import TaskSet
 from hal.planes.tasks.nodes import arrivals, closures, offers
@@ -47,10 +52,10 @@ from hal.planes.tasks.table.draft import Change
 from hal.planes.tasks.table.propagation import settle, settling
 from hal.planes.tasks.table.table import STEP_SECRET, JobTable
 from hal.store.mark import INSTANCE
-from hal.store.operations import JobRow, NodeRow, Operation, PutMeta, Removed, TaskRangeRow
+from hal.store.operations import JobRow, NodeRow, Operation, PutMeta, Removed, RemoveTasks, TaskRangeRow
 from hal.store.views import JobFilter, Loaded
 from hal.wire.frames.agent_keeper import Refusal, StepExit, StepStarted
-from hal.wire.frames.controller_agent import FailingCheck, StepGate
+from hal.wire.frames.controller_agent import FailingCheck, StepGate, StepReadiness
 
 TERM_DIGITS = 8
 """Random hex digits at the end of an attempt's token."""
@@ -69,10 +74,21 @@ class TaskPlane:
     staged = True
 
     def __init__(
-        self, policy: Policy, engine: EngineView, config: EngineConfig | None = None, rules: Sequence[Admit] = ()
+        self,
+        policy: Policy,
+        engine: EngineView,
+        config: EngineConfig | None = None,
+        rules: Sequence[Admit] = (),
+        topology: Topology | None = None,
     ) -> None:
-        """Under a policy that was checked; `config` is what the engine decides by beside it, `rules` are the site's."""
-        self._table = JobTable(policy, config or EngineConfig(), rules)
+        """Under a policy that was checked.
+
+        Args:
+            config: what the engine decides by beside it.
+            rules: the site's.
+            topology: in which domains nodes are.
+        """
+        self._table = JobTable(policy, config or EngineConfig(), rules, topology)
         self._engine = engine
 
     # ── groups ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -139,6 +155,7 @@ class TaskPlane:
         """What was staged for the engine so far; after an `undo` the engine must be built again (`engine_events`)."""
         finished(self.settling())
         self._table.refill_all()
+        self._table.feed_shared_gpus()
         return self._table.draft.feed.take()
 
     def add_operations(self, *operations: Operation) -> None:
@@ -205,59 +222,73 @@ class TaskPlane:
         ended: Mapping[int, EndedJob] = {},
         dry_run: bool = False,
     ) -> Work[list[LiveJob]]:
-        """`submit`, in slices."""
-        return submission.submitting(self._table, self._engine, specs, by, now_ms, ended=ended, dry_run=dry_run)
+        """`submit`, in slices; jobs that take the place of others begin to."""
+        replacements.check(self._table, specs, by)
+        jobs = yield from submission.submitting(
+            self._table, self._engine, specs, by, now_ms, ended=ended, dry_run=dry_run
+        )
+        if not dry_run:
+            yield from replacements.begin_all(self._table, jobs, now_ms, by.cause)
+        return jobs
 
-    def cancel(self, job: int, task: int | None, by: Submitter, now_ms: int) -> TaskState:
+    def cancel(self, job: int, named: Named, by: Submitter, now_ms: int) -> TaskState:
         """See `commands.cancel`."""
-        return finished(self.cancelling(job, task, by, now_ms))
+        return finished(self.cancelling(job, named, by, now_ms)).state
 
-    def cancelling(self, job: int, task: int | None, by: Submitter, now_ms: int) -> Work[TaskState]:
+    def cancelling(self, job: int, named: Named, by: Submitter, now_ms: int) -> Work[Done]:
         """`cancel`, in slices."""
-        return commands.cancel(self._table, job, task, by, now_ms)
+        return commands.cancel(self._table, job, named, by, now_ms)
 
-    def hold(self, job: int, task: int | None, by: Submitter, now_ms: int) -> TaskState:
+    def hold(self, job: int, named: Named, by: Submitter, now_ms: int) -> TaskState:
         """See `commands.hold`."""
-        return finished(self.holding(job, task, by, now_ms))
+        return finished(self.holding(job, named, by, now_ms)).state
 
-    def holding(self, job: int, task: int | None, by: Submitter, now_ms: int) -> Work[TaskState]:
+    def holding(self, job: int, named: Named, by: Submitter, now_ms: int) -> Work[Done]:
         """`hold`, in slices."""
-        return commands.hold(self._table, job, task, by, now_ms)
+        return commands.hold(self._table, job, named, by, now_ms)
 
-    def release(self, job: int, task: int | None, by: Submitter, now_ms: int) -> TaskState:
+    def release(self, job: int, named: Named, by: Submitter, now_ms: int) -> TaskState:
         """See `commands.release`."""
-        return finished(self.releasing(job, task, by, now_ms))
+        return finished(self.releasing(job, named, by, now_ms)).state
 
-    def releasing(self, job: int, task: int | None, by: Submitter, now_ms: int) -> Work[TaskState]:
+    def releasing(self, job: int, named: Named, by: Submitter, now_ms: int) -> Work[Done]:
         """`release`, in slices."""
-        return commands.release(self._table, job, task, by, now_ms)
+        return commands.release(self._table, job, named, by, now_ms)
 
-    def update(self, job: int, patch: JobPatch, by: Submitter, now_ms: int) -> LiveJob:
+    def update(self, job: int, patch: JobPatch, by: Submitter, now_ms: int) -> Updated:
         """See `updates.update`."""
         return finished(self.updating(job, patch, by, now_ms))
 
-    def updating(self, job: int, patch: JobPatch, by: Submitter, now_ms: int) -> Work[LiveJob]:
+    def updating(
+        self, job: int, patch: JobPatch, by: Submitter, now_ms: int, ended: Mapping[int, EndedJob] | None = None
+    ) -> Work[Updated]:
         """`update`, in slices."""
-        return updates.update(self._table, self._engine, job, patch, by, now_ms)
+        return updates.update(self._table, self._engine, job, patch, by, now_ms, ended)
+
+    def previewing(
+        self, job: int, patch: JobPatch, by: Submitter, now_ms: int, ended: Mapping[int, EndedJob] | None = None
+    ) -> Work[tuple[Updated, bool | None]]:
+        """See `updates.preview`."""
+        return updates.preview(self._table, self._engine, job, patch, by, now_ms, ended)
 
     def requeue(
-        self, job: int, task: int | None, ended: EndedTasks | Iterable[EndedTask], by: Submitter, now_ms: int
+        self, job: int, named: Named, ended: EndedTasks | Iterable[EndedTask], by: Submitter, now_ms: int
     ) -> TaskState:
         """See `requeues.requeue`."""
         known = ended if isinstance(ended, EndedTasks) else EndedTasks(ended)
-        return finished(self.requeueing(job, task, known, by, now_ms))
+        return finished(self.requeueing(job, named, known, by, now_ms)).state
 
-    def requeueing(self, job: int, task: int | None, ended: EndedTasks, by: Submitter, now_ms: int) -> Work[TaskState]:
+    def requeueing(self, job: int, named: Named, ended: EndedTasks, by: Submitter, now_ms: int) -> Work[Done]:
         """`requeue`, in slices."""
-        return requeues.requeue(self._table, job, task, ended, by, now_ms)
+        return requeues.requeue(self._table, job, named, ended, by, now_ms)
 
-    def evict(self, job: int, task: int | None, asked: Evict, by: Submitter, now_ms: int) -> TaskState:
+    def evict(self, job: int, named: Named, asked: Evict, by: Submitter, now_ms: int) -> TaskState:
         """See `evictions.evict`."""
-        return finished(self.evicting(job, task, asked, by, now_ms))
+        return finished(self.evicting(job, named, asked, by, now_ms)).state
 
-    def evicting(self, job: int, task: int | None, asked: Evict, by: Submitter, now_ms: int) -> Work[TaskState]:
+    def evicting(self, job: int, named: Named, asked: Evict, by: Submitter, now_ms: int) -> Work[Done]:
         """`evict`, in slices."""
-        return evictions.evict(self._table, job, task, asked, by, now_ms)
+        return evictions.evict(self._table, job, named, asked, by, now_ms)
 
     def revive(self, row: JobRow, ranges: list[TaskRangeRow], succeeded: TaskSet | None = None) -> None:
         """Let a job that has ended live again; `requeue` must follow in the same draft. See `restart.revive`."""
@@ -268,6 +299,10 @@ class TaskPlane:
     ) -> tuple[list[int], dict[int, HALError]]:
         """See `removal.remove`."""
         return removal.remove(self._table, jobs, removed, by, rule)
+
+    def remove_tasks(self, tasks: RemoveTasks, count: int, by: Submitter) -> HALError | None:
+        """See `removal.remove_tasks`."""
+        return removal.remove_tasks(self._table, tasks, count, by)
 
     def pinned(self, jobs: Sequence[int]) -> AbstractContextManager[frozenset[int]]:
         """See `removal.pinned`."""
@@ -346,6 +381,11 @@ class TaskPlane:
         """See `gate_reports.record_gates`."""
         self._settle(gate_reports.record_gates(self._table, name, gates, now_ms), name, now_ms)
 
+    def record_readiness(self, name: str, steps: Sequence[StepReadiness], now_ms: int) -> None:
+        """See `readiness_reports.record_readiness`."""
+        for job in readiness_reports.record_readiness(self._table, name, steps, now_ms):
+            replacements.look_at(self._table, job, now_ms)
+
     def record_arrival(self, arrival: Arrival, now_ms: int) -> NodeRow:
         """A node dialled, new or back again; see `arrivals.record_arrival`, `reconciliation.reconcile`."""
         row, restarted = arrivals.record_arrival(self._table, arrival, now_ms)
@@ -355,9 +395,9 @@ class TaskPlane:
         closures.close_drained(self._table)
         return row
 
-    def record_silence(self, name: str, reason: str, now_ms: int, last_seen_ms: int) -> None:
+    def record_silence(self, name: str, reason: str, now_ms: int, last_seen_ms: int, *, stopped: bool = False) -> None:
         """See `arrivals.record_silence`."""
-        arrivals.record_silence(self._table, name, reason, now_ms, last_seen_ms)
+        arrivals.record_silence(self._table, name, reason, now_ms, last_seen_ms, stopped=stopped)
 
     def end_node_lease(self, name: str, silent_ms: int, now_ms: int) -> None:
         """See `reconciliation.end_lease`."""
@@ -420,14 +460,16 @@ class TaskPlane:
 
     @property
     def next_due_ms(self) -> int:
-        """When something of nodes is due next, by itself: an eviction, the end of an offer."""
-        return min(evictions.next_eviction_ms(self._table), offers.next_expiry_ms(self._table))
+        """When something is due next by itself: an eviction, the end of an offer, a look at a replacement."""
+        table = self._table
+        return min(evictions.next_eviction_ms(table), offers.next_expiry_ms(table), replacements.next_look_ms(table))
 
     def carrying_out_due(self, now_ms: int) -> Work[None]:
         """Do what is due, in slices."""
         if offers.next_expiry_ms(self._table) <= now_ms:
             offers.expire_offers(self._table, now_ms)
         yield from evictions.evict_overdue(self._table, now_ms)
+        yield from replacements.advance_due(self._table, now_ms)
 
     def quarantine_node(self, name: str, reason: str, now_ms: int) -> None:
         """See `closures.quarantine`."""
@@ -463,9 +505,28 @@ class TaskPlane:
         """Which gates that attempt waits for, in words; '' when it is active and waits for none, or is not."""
         return gates_text(self._table.gates.waiting((job, task, attempt)))
 
+    def ready_count(self, job: int) -> int | None:
+        """How many tasks of a service are ready; None where it is none, or not live. O(its active attempts)."""
+        live = self._table.committed(job)
+        if live is None or live.spec.service is None:
+            return None
+        return sum(1 for _ in ready_attempts(self._table.readiness, live))
+
+    def readiness(self, job: int, task: int) -> ReadyStanding | None:
+        """How a running task of a service stands; None where it is starting, or none of these."""
+        live = self._table.committed(job)
+        attempt = live.active.get(task) if live is not None else None
+        if attempt is None or not can_serve(attempt):
+            return None
+        return self._table.readiness.committed((job, task, attempt.attempt))
+
     def staged_job(self, job: int) -> LiveJob | None:
         """The live job as it is staged; not to be changed."""
         return self._table.jobs.peek(job)
+
+    def jobs_named(self, user: str, name: str) -> tuple[int, ...]:
+        """Ids of the live jobs of that user and name, as they are staged. O(how many those are)."""
+        return self._table.singletons.named((user, name))
 
     def is_live(self, job: int) -> bool:
         """Whether it lives, as it is staged."""
@@ -487,6 +548,10 @@ class TaskPlane:
     def running_jobs(self) -> Iterator[LiveJob]:
         """Jobs with active attempts; not to be changed."""
         return (self._table.jobs[job] for job in self._table.busy)
+
+    def running_ids(self) -> list[int]:
+        """Ids of jobs with active attempts, as they are now."""
+        return list(self._table.busy)
 
     def tally_states(self) -> dict[TaskState, int]:
         """See `tallies.tally_states`."""
@@ -511,6 +576,21 @@ class TaskPlane:
         known = (other for other in table.dependants.get(job, ()) if table.committed(other) is not None)
         return heapq.nsmallest(MAX_DEPENDANTS, known)
 
+    def brief_reasons(self, jobs: Iterable[int], now_ms: int) -> Work[dict[int, Verdict]]:
+        """See `explanation.brief_reasons`."""
+        return brief_reasons(self._table, self._engine, jobs, now_ms)
+
+    def placement(self, job: int) -> Placement | None:
+        """Where it runs now; None when nothing of it holds a node. See `placement.placement_of`."""
+        if job not in self._table.busy:
+            return None
+        live = self._table.committed(job)
+        return None if live is None or not live.active else placement_of(live)
+
     def why(self, job: LiveJob, now_ms: int) -> Verdict:
         """Why its waiting tasks do not start."""
         return why(self._table, self._engine, job, now_ms)
+
+    def never(self, job: LiveJob, now_ms: int) -> Never | None:
+        """Why its tasks could not start even if nothing else ran; None if they could."""
+        return never_of(self._table, self._engine, job, now_ms)

@@ -6,9 +6,11 @@ Pure ASGI.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, MutableMapping, Sequence
 from functools import partial
-from typing import Any, cast
+from typing import Any, Final, cast
+from urllib.parse import unquote
 
 import msgspec
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
@@ -95,6 +97,7 @@ class Guard:
         raw = cast("MutableMapping[str, Any]", scope)
         if raw["type"] != "http":
             return
+        _keep_slashes(raw)
         connection: HttpConnection | None = (raw.get("state") or {}).get("connection")
         try:
             await self._answer(raw, connection, receive, send)
@@ -431,6 +434,17 @@ async def _break_off(identity: Identity, body: _Body, answer: _Answer, connectio
         connection.transport.abort()
         while cast("dict[str, Any]", await body())["type"] != "http.disconnect":
             continue
+
+
+def _keep_slashes(scope: MutableMapping[str, Any]) -> None:
+    """Let a slash within a part of the path (`%2F`) separate nothing: names of jobs, accounts and the like may have
+    some. `Call.path` reads it back."""
+    raw: bytes = scope.get("raw_path") or b""
+    if b"%2f" in raw.lower():
+        scope["path"] = unquote(_SLASH.sub(b"%252F", raw).decode("latin-1"))
+
+
+_SLASH: Final = re.compile(b"%2[Ff]")
 
 
 def _check(scope: MutableMapping[str, Any]) -> None:

@@ -12,20 +12,31 @@ from typing import Annotated, Final
 from msgspec import Meta, Struct
 
 from hal.core.model import StepId
+from hal.core.model.cpu_lists import MAX_CPUS
 from hal.core.model.gate import MAX_JOB_GATES, GatePhase, GatePolicy
 from hal.core.model.grace import DEFAULT_GRACE_MS
 from hal.core.model.sandbox import MAX_WORDS
 from hal.core.model.secret import MAX_JOB_SECRETS
+from hal.core.model.service import MAX_IN_A_ROW, MAX_PROBE_WORDS, ProbeKind
 from hal.wire.bounds import (
+    MAX_COUNT,
+    MAX_DEVICE_FILES,
     MAX_ITEMS,
+    MAX_READS,
+    MAX_STEP_CGROUPS,
+    MAX_STEP_DEVICES,
+    MAX_STEP_PORTS,
     Amount,
     Count,
+    Cpu,
     ExitCode,
     LeaseMs,
     Load,
+    Mark,
     Name,
     Offset,
     Pid,
+    Port,
     SignalNumber,
     Text,
 )
@@ -82,11 +93,38 @@ class TemplateGate(Struct, frozen=True, array_like=True, gc=False):
     """For the service; opaque to HAL."""
 
 
+class TemplateProbe(Struct, frozen=True, array_like=True, gc=False):
+    """How the node's agent finds out whether a step is ready."""
+
+    kind: ProbeKind
+    interval_ms: Amount
+    timeout_ms: Amount
+    successes: Annotated[int, Meta(ge=1, le=MAX_IN_A_ROW)]
+    """In a row that make it ready."""
+    failures: Annotated[int, Meta(ge=1, le=MAX_IN_A_ROW)]
+    """In a row after which it is not."""
+    path: Text = ""
+    """For `http`."""
+    port: Count = 0
+    """For `http` and `tcp`: position in the service's ports."""
+    command: Annotated[tuple[Text, ...], Meta(max_length=MAX_PROBE_WORDS)] = ()
+    """For `command`: program and arguments."""
+
+
+class TemplateService(Struct, frozen=True, array_like=True, gc=False):
+    """What a service is at its nodes; of a gang, on the node of rank 0."""
+
+    ports: Annotated[tuple[tuple[Name, Port], ...], Meta(max_length=MAX_STEP_PORTS)] = ()
+    """Name and number of each; 0: the keeper chooses a free one."""
+    probe: TemplateProbe | None = None
+    """nil: a step is ready when it runs."""
+
+
 class StepTemplate(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """What several steps of one start frame have in common."""
 
     command: tuple[str, ...] = ()
-    """Program and arguments; empty if there is a script."""
+    """Program and arguments; of a script, its arguments alone (feature `arguments`)."""
     script: str = ""
     """Text of a script, beginning with `#!`."""
     env: dict[str, str] = {}
@@ -95,7 +133,7 @@ class StepTemplate(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     """Absolute path; if empty, the home directory."""
     stdin: str = ""
     """File that the step reads, with those patterns of docs/jobspec.md that differ from step to step; relative to the
-    work directory; empty: /dev/null."""
+    work directory; empty: /dev/null. Feature `step-files`, as the next three."""
     stdout: str = ""
     """File that gets its output, likewise; empty: the keeper keeps it."""
     stderr: str = ""
@@ -106,6 +144,8 @@ class StepTemplate(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     """Thousandths of a cpu; 0: no limit."""
     memory_bytes: Amount = 0
     """0: no limit."""
+    gpu_milli: Amount = 0
+    """Thousandths of a GPU; 0: it may use none where devices are restricted."""
     walltime_ms: Amount = 0
     """How long it may run after its spawn; 0: no limit."""
     signal: Name = ""
@@ -119,10 +159,17 @@ class StepTemplate(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     """True for on_node_lost=requeue: the step ends with its keeper and with its lease."""
     sandbox: Annotated[tuple[Text, ...], Meta(max_length=MAX_WORDS)] = ()
     """Words of `hal.core.model.sandbox`. A node gets them only if its facts say that it has sandboxes."""
+    interactive: Name = ""
+    """`terminal` or `pipes`: its first process holds the input and output of its program for those who attach, which it
+    waits for; empty: it is not interactive. Feature `interactive`."""
+    continues: bool = False
+    """If it is interactive: it neither waits for anybody to attach, nor ends when nobody is attached any more."""
     user: Name = ""
     """The user who submitted the job; empty: not given."""
     key: Name = ""
     """Together with the attempt's token, the step's credential HAL_STEP_TOKEN; empty: it has none."""
+    dialect: Name = ""
+    """`slurm` or `pbs`: the steps get that scheduler's variables of a single step, too. Feature `dialects`."""
     gates: Annotated[tuple[TemplateGate, ...], Meta(max_length=MAX_JOB_GATES)] = ()
     """Feature `job-gates`: for the agent, which passes the template on to the keeper without them."""
     secrets: Annotated[tuple[Name, ...], Meta(max_length=MAX_JOB_SECRETS)] = ()
@@ -130,6 +177,27 @@ class StepTemplate(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     to the keeper without them. Values are never in a template."""
     secrets_dir: Text = ""
     """Set by the agent: the steps' directories of secrets are in this one, each named by its step; empty: none."""
+    service: TemplateService | None = None
+    """Feature `services`: the steps serve others; nil: they do not."""
+    ranks: bool = False
+    """Each step is one rank of a parallel program, on a node of its own."""
+
+
+class StepDevice(Struct, frozen=True, array_like=True, gc=False):
+    """A GPU of the node, or a part of it, that a step may use."""
+
+    index: Annotated[int, Meta(ge=-1, le=MAX_COUNT)]
+    """As the node reported it; -1: it does not report it any more."""
+    uuid: Name = ""
+    milli: Amount = 1_000
+    """Thousandths of it."""
+    vendor: Name = ""
+    files: Annotated[tuple[Name, ...], Meta(max_length=MAX_DEVICE_FILES)] = ()
+    """Device files that are its own; empty: not known."""
+    memory_bytes: Amount = 0
+    """Its own memory; 0: not known."""
+    cpus: Text = ""
+    """Logical processors that are near it, as ranges; empty: not known."""
 
 
 class StepStart(Struct, frozen=True, array_like=True, gc=False):
@@ -153,6 +221,14 @@ class StepStart(Struct, frozen=True, array_like=True, gc=False):
     on this node, and is then refused (`credit-over`)."""
     addresses: tuple[Name, ...] = ()
     """Where each of `nodes` is reached, in the same order; empty unless there are several."""
+    item: Text = ""
+    """The value of HAL_ITEM; empty: it has none."""
+    ports: Annotated[tuple[Port, ...], Meta(max_length=MAX_STEP_PORTS)] = ()
+    """Set by the keeper: the numbers of its service's ports, in their order."""
+    devices: Annotated[tuple[StepDevice, ...], Meta(max_length=MAX_STEP_DEVICES)] = ()
+    """GPUs that are its own on this node; empty: it asked for none, or they are only counted."""
+    master_port: Port = 0
+    """At which the ranks of the attempt meet, on its first node; 0: it has none."""
 
 
 class Start(Frame, frozen=True, kw_only=True):
@@ -245,13 +321,15 @@ class Resize(Frame, frozen=True, kw_only=True):
 
 class Checkpoint(Frame, frozen=True, kw_only=True):
     """End these steps for other work (`preempted`), after they had time to save their state: the signal `name` asks
-    for it. SIGTERM follows after `grace_ms`, SIGKILL after the grace of the step's template."""
+    for it. SIGTERM follows after `grace_ms`, SIGKILL `last_grace_ms` later. What is being ended already can only be
+    ended sooner; what does not run is ended as by `Stop`, within the two together. Repeating it is harmless."""
 
     epoch: Count
     steps: Steps
     name: Name = "USR2"
     grace_ms: Amount = 60_000
     """How long saving may take; a step that has saved its state ends earlier by itself."""
+    last_grace_ms: Amount = DEFAULT_GRACE_MS
 
 
 class Prepare(Frame, frozen=True, kw_only=True):
@@ -283,6 +361,8 @@ class StepStarted(Struct, frozen=True, array_like=True, gc=False):
     """Process id of its first process."""
     at_ms: Count
     """When it was spawned."""
+    serves: bool = False
+    """It is of a service and of rank 0: its agent finds out whether it is ready."""
 
 
 class Started(Frame, frozen=True, kw_only=True):
@@ -305,7 +385,8 @@ class Refusal(Struct, frozen=True, array_like=True, gc=False):
     does not know the user, or does not serve them; the task must not use this node again), `foreign-user` (the same: it
     runs only its owner's steps), `secrets-elsewhere` (this node cannot hold secrets; the task must not use it
     again), `secrets-undelivered` (they could not be put there now), `secret-missing` (there is none of a name that the
-    job uses, or no longer; the attempt has failed)."""
+    job uses, or no longer; the attempt has failed), `node-too-old` (the keeper does not know what the template asks
+    for; the task must not use this node again)."""
     message: Text
     """For people."""
 
@@ -313,7 +394,7 @@ class Refusal(Struct, frozen=True, array_like=True, gc=False):
 class Refused(Frame, frozen=True, kw_only=True):
     """These steps were not started, and no process of them exists. The same attempt may be sent again, except after
     `not-held`, `already-ended`, `credit-over`, `recalled`, `prolog-failed`, `gate-elsewhere`, `gate-failed`,
-    `no-account`, `foreign-user`, `secrets-elsewhere` and `secret-missing`."""
+    `no-account`, `foreign-user`, `secrets-elsewhere`, `secret-missing` and `node-too-old`."""
 
     steps: Annotated[tuple[Refusal, ...], Meta(max_length=MAX_ITEMS)]
 
@@ -405,6 +486,8 @@ class Sample(Struct, frozen=True, array_like=True, gc=False):
     """Resident memory of all its processes."""
     cpu_ms: Count
     """CPU time of all its processes so far."""
+    cpus: Text = ""
+    """The CPUs on which it is bound, as ranges of the kernel's numbers; empty: all of the node."""
 
 
 class Samples(Frame, frozen=True, kw_only=True):
@@ -457,6 +540,39 @@ class LogChunk(Frame, frozen=True, kw_only=True):
     """The bound, for people."""
 
 
+class ReadOutputs(Frame, frozen=True, kw_only=True):
+    """Read the outputs of several steps, each from the same offset. Feature `outputs`: to another node, `ReadLog` is
+    sent for each of them."""
+
+    request: Count
+    """Chosen by the sender, echoed in the answer."""
+    steps: Annotated[tuple[StepId, ...], Meta(max_length=MAX_READS)]
+    stream: Stream
+    offset: Offset
+    """As in `ReadLog`."""
+    limit: Count
+    """Maximum number of bytes of each in the answer."""
+
+
+class OutputPart(Struct, frozen=True, array_like=True, gc=False):
+    """A part of the output of one step, as in `LogChunk`."""
+
+    offset: Count
+    data: bytes
+    size: Count
+    error: Text = ""
+    deleted_ms: Count = 0
+    deleted_by: Text = ""
+
+
+class OutputParts(Frame, frozen=True, kw_only=True):
+    """The answer to `ReadOutputs`: of its first steps, in their order; at least of one. The others are asked for
+    again."""
+
+    request: Count
+    parts: Annotated[tuple[OutputPart, ...], Meta(max_length=MAX_READS)]
+
+
 class ForgetPiece(Struct, frozen=True, array_like=True, gc=False):
     """Files of one job that are not needed any more. Every attempt that it names has ended."""
 
@@ -484,6 +600,50 @@ class Forgotten(Frame, frozen=True, kw_only=True):
     request: Count
 
 
+# ── where a step is: agent → keeper and back ──────────────────────────────────────────────────────────────────────
+
+
+class FindStep(Frame, frozen=True, kw_only=True):
+    """Ask where a running step is on this node, so that a stream can be opened to it."""
+
+    request: Count
+    """Chosen by the sender, echoed in the answer."""
+    step: StepId
+
+
+class StepFound(Frame, frozen=True, kw_only=True):
+    """The answer to `FindStep`."""
+
+    request: Count
+    error: Text = ""
+    """For people: why it is nowhere, and nothing else is said; or empty."""
+    later: bool = False
+    """It has not begun here: ask again."""
+    pid: Pid = 0
+    """Its first process."""
+    started_boot_ms: Count = 0
+    """When that was spawned, by the boot clock: another process may have its pid later."""
+    mark: Mark = 0
+    """The hard limit (RLIMIT_RTTIME) that all its processes have; 0: none."""
+    user: Name = ""
+    """As whom it runs; empty: as whoever runs the keeper."""
+    least_uid: Pid = 0
+    """Smallest user id that is served, if it runs as another user."""
+    no_new_privileges: bool = False
+    sandboxed: bool = False
+    """Its program is in a sandbox, which its first process may be outside of."""
+    interactive: bool = False
+    """Its first process holds its input and output for those who attach."""
+    cgroups: Annotated[tuple[Text, ...], Meta(max_length=MAX_STEP_CGROUPS)] = ()
+    """The `cgroup.procs` files of its own cgroups."""
+    cpus: Annotated[tuple[Cpu, ...], Meta(max_length=MAX_CPUS)] = ()
+    """The CPUs on which it is bound, by the kernel's numbers; none: all of the node."""
+    service: TemplateService | None = None
+    """What it serves, if it is of a service and of rank 0."""
+    ports: Annotated[tuple[Port, ...], Meta(max_length=MAX_STEP_PORTS)] = ()
+    """The numbers of its ports, in the order of `service`."""
+
+
 AgentKeeperFrame = (
     Hello
     | Welcome
@@ -507,8 +667,12 @@ AgentKeeperFrame = (
     | Samples
     | ReadLog
     | LogChunk
+    | ReadOutputs
+    | OutputParts
     | Forget
     | Forgotten
+    | FindStep
+    | StepFound
 )
 """What an agent and its keeper may send each other."""
 AGENT_KEEPER: Final[Conversation[AgentKeeperFrame]] = Conversation("agent-keeper", Role.KEEPER, AgentKeeperFrame)

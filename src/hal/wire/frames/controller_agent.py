@@ -1,11 +1,12 @@
 """The frames between a controller and an agent: those of the agent's keeper, health, gates, and joining.
 
 Values only. The port on which a controller serves agents is the one on which machines join, so a connection of this
-conversation may begin with joining.
+conversation may begin with joining; one of a node's file service begins with `OpenFiles`.
 """
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Annotated, Final
 
 from msgspec import Meta, Struct
@@ -14,10 +15,30 @@ from hal.core.lifecycle.gates import GateState
 from hal.core.model import StepId
 from hal.core.model.gate import GatePhase
 from hal.core.model.secret import MAX_JOB_SECRETS, MAX_SECRET_BYTES
-from hal.wire.bounds import MAX_CHECKS, MAX_ITEMS, Amount, Count, Name, Text
+from hal.wire.bounds import MAX_CHECKS, MAX_COUNT, MAX_ITEMS, MAX_STEP_PORTS, MAX_WORDS, Amount, Count, Name, Port, Text
 from hal.wire.frames.agent_keeper import AgentKeeperFrame
 from hal.wire.frames.conversation import Conversation, Frame
-from hal.wire.frames.joining import Authority, Join, Joined, ReadAuthority, Renew
+from hal.wire.frames.files import (
+    BundleManifest,
+    BundleSegment,
+    CollectBounds,
+    CollectedEnd,
+    CollectedPiece,
+    CollectedStored,
+    OpenFiles,
+    ReadBundle,
+    ReadSegments,
+    StoreCollected,
+)
+from hal.wire.frames.joining import (
+    Authority,
+    CertificatesRefused,
+    CheckCertificates,
+    Join,
+    Joined,
+    ReadAuthority,
+    Renew,
+)
 from hal.wire.roles import Role
 
 
@@ -62,6 +83,27 @@ class Gates(Frame, frozen=True, kw_only=True):
     gates: Annotated[tuple[StepGate, ...], Meta(max_length=MAX_ITEMS)]
 
 
+class StepReadiness(Struct, frozen=True, array_like=True, gc=False):
+    """Whether a step of a service is ready."""
+
+    step: StepId
+    ready: bool
+    since_ms: Count
+    """Since when, by the node's clock."""
+    reason: Text = ""
+    """For people: why it is not."""
+    ports: Annotated[tuple[Port, ...], Meta(max_length=MAX_STEP_PORTS)] = ()
+    """The numbers of its ports, in the order of its job's."""
+
+
+class Readiness(Frame, frozen=True, kw_only=True):
+    """Agent to controller, feature `services`: sent after the report that these steps have begun, when whether they are
+    ready is known or changes, and again after each hello. Steps that are not named are as they were reported before, or
+    are starting."""
+
+    steps: Annotated[tuple[StepReadiness, ...], Meta(max_length=MAX_ITEMS)]
+
+
 class JobSecrets(Struct, frozen=True, array_like=True, gc=False):
     """The secrets that one job names."""
 
@@ -83,7 +125,103 @@ class Secrets(Frame, frozen=True, kw_only=True):
         return f"Secrets(values={len(self.values)}, jobs={[one.job for one in self.jobs]})"
 
 
-ControllerAgentFrame = AgentKeeperFrame | ReadAuthority | Authority | Join | Joined | Renew | Health | Gates | Secrets
+class StreamKind(StrEnum):
+    """What a stream to a step is for."""
+
+    EXEC = "exec"
+    """A command that runs inside the step; its input and output."""
+    FORWARD = "forward"
+    """A connection to a TCP port that the step serves."""
+    ATTACH = "attach"
+    """The input and output of an interactive step itself."""
+    LAUNCH = "launch"
+    """Several processes of one command inside the step, each a rank of a parallel program; feature `ranks`."""
+
+
+class OpenStream(Frame, frozen=True, kw_only=True):
+    """Controller to agent, feature `streams`: let the holder of a ticket reach a step of this node. The bytes are on a
+    connection of their own (*Streams to steps*), not on this one."""
+
+    request: Count
+    """Chosen by the sender, echoed in the answer."""
+    step: StepId
+    kind: StreamKind
+    ticket: Name
+    """Random; whoever shows it first is served. It expires after some seconds."""
+    argv: Annotated[tuple[Text, ...], Meta(max_length=MAX_WORDS)] = ()
+    """For `exec` and `launch`: program and arguments."""
+    terminal: bool = False
+    """For `exec`: on a terminal of its own, otherwise with pipes."""
+    term: Name = ""
+    """For `exec`: the value of TERM; empty: the step's own."""
+    rows: Amount = 0
+    columns: Amount = 0
+    """Size of the terminal; 0: not known."""
+    port: Annotated[int, Meta(ge=0, le=65_535)] = 0
+    """For `forward`."""
+    ranks: Amount = 0
+    """For `launch`: how many processes to begin on this node."""
+    first_rank: Amount = 0
+    """For `launch`: the rank of the first of them; the others follow, `stride` apart."""
+    size: Amount = 0
+    """For `launch`: the number of ranks on all nodes together."""
+    stride: Annotated[int, Meta(ge=1, le=MAX_COUNT)] = 1
+    bind: bool = False
+    """For `launch`: each rank keeps to its own part of the step's CPUs, if the step has CPUs of its own."""
+    by: Name = ""
+    """The user who asked."""
+    listen: bool = False
+    """The other end may be on another host: await the ticket on a TCP port, in TLS with the node's certificate.
+    Otherwise at a Unix socket of this host."""
+    relay: Annotated[int, Meta(ge=0, le=65_535)] = 0
+    """Feature `relays`: meet the other end at this port of the controller's host instead, and be the serving side
+    of TLS there; 0: not."""
+    meeting: Name = ""
+    """By which the relay knows the two that are to meet."""
+
+
+class StreamOpened(Frame, frozen=True, kw_only=True):
+    """The answer to `OpenStream`."""
+
+    request: Count
+    path: Text = ""
+    """The Unix socket of this host at which the ticket is awaited; empty: at a port."""
+    port: Annotated[int, Meta(ge=0, le=65_535)] = 0
+    """The TCP port of this host at which it is awaited, if that was asked for."""
+    fingerprint: Name = ""
+    """SHA-256 of the certificate (DER) that is presented there, in hex."""
+    code: Name = ""
+    """Of the error, if it was not opened: as in problem documents."""
+    error: Text = ""
+    """For people."""
+
+
+ControllerAgentFrame = (
+    AgentKeeperFrame
+    | ReadAuthority
+    | Authority
+    | Join
+    | Joined
+    | Renew
+    | CheckCertificates
+    | CertificatesRefused
+    | Health
+    | Gates
+    | Readiness
+    | Secrets
+    | OpenStream
+    | StreamOpened
+    | OpenFiles
+    | ReadBundle
+    | BundleManifest
+    | ReadSegments
+    | BundleSegment
+    | StoreCollected
+    | CollectBounds
+    | CollectedPiece
+    | CollectedEnd
+    | CollectedStored
+)
 """What a controller and an agent may send each other."""
 CONTROLLER_AGENT: Final[Conversation[ControllerAgentFrame]] = Conversation(
     "controller-agent", Role.CONTROLLER, ControllerAgentFrame

@@ -5,7 +5,7 @@ Values only. Times: see `conversation`.
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
 from msgspec import Meta, Struct, field
 
@@ -43,6 +43,8 @@ class HeldStep(Struct, frozen=True, array_like=True, gc=False):
     allocated_ms: Count = 0
     """`started_at_ms` of its start. It distinguishes two attempts with one id, which can exist after a store was
     restored. 0: unknown."""
+    serves: bool = False
+    """As in `StepStarted`."""
 
 
 Capacity = Annotated[dict[Name, Amount], Meta(max_length=MAX_RESOURCES)]
@@ -103,6 +105,10 @@ class Welcome(Frame, frozen=True, kw_only=True):
     notes: Notes = ()
     held: Held = ()
     """From a keeper to the agent that dialled it: the steps that it holds."""
+
+
+STOPPED: Final = "stopped"
+"""Code of the goodbye of a node that is stopped in good order."""
 
 
 class Goodbye(Frame, frozen=True, kw_only=True):

@@ -1,18 +1,23 @@
 """Joining: how a machine without a certificate becomes a node, how a process of another role gets its certificate,
-and how both get the next one.
+how both get the next one, and how a process learns which certificates of others are still good.
 
-Values only. `ReadAuthority` and `Join` are the only frames that a side without a certificate may send; `Renew` is the
-only one that a side of another role than agent may.
+Values only. `ReadAuthority` and `Join` are the only frames that a side without a certificate may send; `Renew` and
+`CheckCertificates` are the only ones that a side of another role than agent may.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Annotated, Final
+
+from msgspec import Meta
 
 from hal.wire.bounds import Count, Name, Pem, Version
 from hal.wire.frames.conversation import Conversation, Frame
 from hal.wire.frames.hello import Goodbye
 from hal.wire.roles import Role
+
+MAX_SERIALS: Final = 1_000
+"""Certificates in one frame."""
 
 
 class ReadAuthority(Frame, frozen=True, kw_only=True):
@@ -67,6 +72,21 @@ class Renew(Frame, frozen=True, kw_only=True):
     """As in `Join`, with a fresh key."""
 
 
-JoiningFrame = ReadAuthority | Authority | Join | Joined | Renew | Goodbye
+class CheckCertificates(Frame, frozen=True, kw_only=True):
+    """A process of another role than agent asks which certificates of its peers are still good, as the first frame of a
+    connection that was dialled with its own. The answer is `CertificatesRefused`."""
+
+    serials: Annotated[tuple[Name, ...], Meta(max_length=MAX_SERIALS)]
+    """Their serial numbers, in lower-case hex."""
+
+
+class CertificatesRefused(Frame, frozen=True, kw_only=True):
+    """The answer: peers with these are not to be served."""
+
+    serials: Annotated[tuple[Name, ...], Meta(max_length=MAX_SERIALS)]
+    """Those that were revoked, have expired, or were not issued by this HAL."""
+
+
+JoiningFrame = ReadAuthority | Authority | Join | Joined | Renew | CheckCertificates | CertificatesRefused | Goodbye
 """What the controller and a side that joins, or renews its certificate, may send each other."""
 JOINING: Final[Conversation[JoiningFrame]] = Conversation("joining", Role.CONTROLLER, JoiningFrame)

@@ -7,19 +7,23 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any, Final
 
+import numba
 import numpy as np
 import pytest
 
 from hal.core.engine import new_state
+from hal.core.engine.checks.invariants import InvariantError, check_invariants
 from hal.core.engine.why.shadow import Shadow
 from hal.core.kernels.structures import layout as L
 from hal.core.kernels.structures.declaration import DECLARED, Growth, declare, table
 from hal.core.kernels.structures.declared import NODES, PIECES
 from hal.core.kernels.structures.jit import kernel
-from hal.core.kernels.structures.memory import tables
+from hal.core.kernels.structures.memory import address_block, tables
 
 TWO_MEANINGS: Final = {"Q"}
 """Q_CHAIN is scratch of conservative in the column in which EASY keeps Q_EXTRA."""
+
+COMPILED: Final = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="what is not compiled needs no addresses")  # type: ignore[attr-defined]
 
 
 @pytest.fixture
@@ -63,6 +67,25 @@ def test_a_table_that_is_declared_grows_with_its_room() -> None:
     marks = state.allocation.array("marks")
     assert marks.shape == (128, 2)
     assert marks[[63, 64]].tolist() == [[5, 7], [0, 7]]
+
+
+@COMPILED
+def test_kernels_see_what_grew_and_what_did_not() -> None:
+    """Only what was made again is asked for its address: all addresses are right, before and after."""
+    state = new_state()
+    before = state.allocation.array("pieces")
+    state.make_room({PIECES: 2 * before.shape[0]})
+    assert state.allocation.array("pieces") is not before
+    assert np.array_equal(state.at, address_block(state.tables()))
+
+
+@COMPILED
+def test_a_table_that_kernels_do_not_see_is_noticed() -> None:
+    """Another array is in its place, and no block was made for it."""
+    state = new_state()
+    state.work.pieces = state.work.pieces.copy()
+    with pytest.raises(InvariantError, match="kernels still see the old one"):
+        check_invariants(state)
 
 
 @pytest.mark.usefixtures("added")

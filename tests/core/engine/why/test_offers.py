@@ -67,4 +67,4 @@ def test_work_that_only_an_offer_could_hold_waits_and_names_it() -> None:
     scheduler.feed(NodesOffered())
     gone = explain(state, 1, 0)
     assert gone.reason is Reason.IMPOSSIBLE
-    assert gone.message.endswith("and no machine that could be rented is offered for it")
+    assert gone.message.endswith("until a node that large joins or is offered for rent")

@@ -8,6 +8,7 @@ from hal.core.engine.events import NodesChanged, NodeSpec
 from hal.core.engine.why.explain import explain
 from hal.core.engine.why.priority import priority_of
 from hal.core.model.policy import Account, Limit, Policy, Qos, Queue, Weights
+from hal.core.model.policy_hours import ZoneOffsets
 from hal.core.model.resources import Resources
 from hal.core.model.units import Duration
 from hal.core.model.verdict import Reason
@@ -64,6 +65,19 @@ def test_a_shut_queue_says_when_it_opens() -> None:
     scheduler.run(12 * HOUR_MS)
     verdict = explain(state, 1, 12 * HOUR_MS)
     assert (verdict.reason, verdict.starts_at_ms) == (Reason.HOURS, 18 * HOUR_MS)
+
+
+def test_a_shut_queue_says_in_which_zone_its_hours_are() -> None:
+    """Noon UTC is 13:00 on clocks that are an hour ahead, so it opens an hour earlier."""
+    policy = Policy(queues={"default": Queue(name="default", hours=("18:00-24:00",), zone="Europe/Berlin")})
+    ahead = {"Europe/Berlin": ZoneOffsets((0,), (HOUR_MS,))}
+    state, sink, scheduler = cluster(policy, zones=ahead)
+    scheduler.feed(job(1))
+    scheduler.run(12 * HOUR_MS)
+    verdict = explain(state, 1, 12 * HOUR_MS)
+    assert (verdict.starts_at_ms, "18:00-24:00 (Europe/Berlin) only" in verdict.message) == (17 * HOUR_MS, True)
+    scheduler.run(17 * HOUR_MS)
+    assert sink.jobs() == [1]
 
 
 def test_a_closed_queue_starts_nothing_and_says_so() -> None:

@@ -152,6 +152,18 @@ def test_a_place_that_had_gone_on_before_it_was_taken_away_is_given_up_by_whoeve
     ]
 
 
+def test_whoever_has_a_place_that_was_taken_away_has_no_longer_than_who_had_it() -> None:
+    """Ten seconds from the request to leave; the place had gone on, which the keeper hears after eight."""
+    bench = chain()
+    bench.send(Stop(epoch=1, steps=(HEAD,), reason=StopReason.PREEMPTED, grace_ms=10_000))
+    bench.turn(8_000)
+    bench.tell(*pass_slot(bench, HEAD, SECOND))
+    bench.turn(1_999)
+    assert bench.spawner.killed == []
+    bench.turn(1)
+    assert bench.spawner.killed == [SECOND]
+
+
 def test_a_cancelled_step_that_waits_ends_when_it_has_come_back() -> None:
     """Until then it may just be beginning; the place is not lost by it."""
     bench = chain()

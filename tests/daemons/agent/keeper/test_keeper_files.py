@@ -238,3 +238,21 @@ def test_a_helpers_journal_is_read_line_by_line_and_garbage_is_passed_over(tmp_p
     assert isinstance(failed, SpawnFailed)
     assert (failed.code, failed.message) == (127, "no such program 'x y'")
     assert journal.closed
+
+
+def test_outputs_of_several_steps_are_read_at_once_as_each_alone(tmp_path: Path) -> None:
+    """Of two jobs; one has written nothing, and of one there is no directory."""
+    outputs, path, data = written(tmp_path, 1_000)
+    steps = [STEP, StepId(1, 1, 1, 0), StepId(2, 0, 1, 0), StepId(1, 2, 1, 0)]
+    (path.parent / "2.1.0.stdout").write_bytes(b"other")
+    many = outputs.read_many(steps, Stream.STDOUT, -20, 1 << 10, 1 << 20)
+    assert many == [outputs.read(step, Stream.STDOUT, -20, 1 << 10) for step in steps]
+    assert [part.data for part in many] == [data[-20:], b"", b"", b"other"]
+
+
+def test_outputs_that_are_together_too_long_come_in_part(tmp_path: Path) -> None:
+    """At least one, and none beyond the bound."""
+    outputs, _, data = written(tmp_path, 1_000)
+    found = outputs.read_many([STEP] * 5, Stream.STDOUT, 0, 400, 1_000)
+    assert [part.data for part in found] == [data[:400]] * 2
+    assert len(outputs.read_many([STEP] * 5, Stream.STDOUT, 0, 400, 100)) == 1

@@ -10,7 +10,7 @@ import pytest
 
 from hal.core.model import StepId
 from hal.daemons.agent.keeper.helper_process.captures import MAX_SPARES, SPARE, Captures
-from hal.daemons.agent.keeper.helper_process.step_files import Directories
+from hal.daemons.agent.keeper.helper_process.step_files import MAX_DIRECTORY_FDS, Directories
 from hal.daemons.agent.keeper.outputs import OutputFiles
 from hal.runtime.identity import kill, wait_gone
 from hal.wire.frames.agent_keeper import StepTemplate, Stream
@@ -112,6 +112,20 @@ def test_a_keeper_deletes_unused_files_of_helpers_that_are_over(keeper: Keeper) 
     keeper.run(sh("exit 0"), StepId(2, 0, 1, 0))
     alive = {path.stem for path in keeper.journals()}
     assert {name.rpartition(".")[0] for name in os.listdir(steps_of(keeper) / SPARE)} <= alive
+
+
+def test_outputs_are_kept_of_more_jobs_than_directories_are_held_open(tmp_path: Path) -> None:
+    """The directory of files without names is not the one that is closed to make room for a job's."""
+    captures = Captures("helper-1", Directories())
+    for job in range(1, 2 * MAX_DIRECTORY_FDS):
+        opened: list[int] = []
+        taken, _ = captures.open(f"{job}.0.1.0", f"{tmp_path}/{job}/0.1.0", opened)
+        os.write(opened[0], b"x")
+        assert captures.name_written() == []
+        assert captures.ended(taken, left=False) == ""
+        assert (tmp_path / str(job) / "0.1.0.stdout").read_bytes() == b"x"
+        for fd in opened:
+            os.close(fd)
 
 
 def test_without_inotify_an_output_has_its_name_from_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

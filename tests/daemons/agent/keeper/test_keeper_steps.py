@@ -12,6 +12,7 @@ import pytest
 
 from hal.core.model import StepId
 from hal.daemons.agent.keeper import processes
+from hal.daemons.agent.keeper.helper_process.programs import CannotSpawnError, _find_program
 from hal.wire.frames.agent_keeper import (
     Checkpoint,
     Done,
@@ -97,6 +98,19 @@ def test_a_step_sees_its_variables_and_its_directory(keeper: Keeper, tmp_path: P
     assert second == str(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("cpu_milli", "env", "threads"),
+    [(1500, {}, "2"), (250, {}, "1"), (4000, {"OMP_NUM_THREADS": "3"}, "3"), (0, {}, "-")],
+)
+def test_threads_of_openmp_are_the_cores_asked_for(
+    keeper: Keeper, cpu_milli: int, env: dict[str, str], threads: str
+) -> None:
+    """Rounded up; what the job says itself goes before; a step without a request is told nothing."""
+    step = new_step()
+    keeper.run(sh("echo ${OMP_NUM_THREADS:--}", cpu_milli=cpu_milli, env=env), step)
+    assert keeper.log(step).data.decode().strip() == threads
+
+
 def test_a_script_is_run_by_the_interpreter_it_names(keeper: Keeper) -> None:
     """The script lies beside the outputs and is private."""
     step = new_step()
@@ -136,6 +150,14 @@ def test_a_missing_program_is_named_with_the_path_that_was_searched(keeper: Keep
     assert (ended.cause, ended.code) == (ExitCause.SPAWN_FAILED, 127)
     assert (keeper.log(step).data, keeper.log(step).error) == (b"", "")
     assert ended.message == "no such program 'frobnicate'; looked in PATH=/bin:/usr/bin"
+
+
+def test_a_long_path_is_cut_in_an_error() -> None:
+    """Its first directories, and how many there are."""
+    with pytest.raises(CannotSpawnError) as raised:
+        _find_program("frobnicate", ":".join(f"/opt/site/directory-{number}/bin" for number in range(12)))
+    shown = "/opt/site/directory-0/bin:/opt/site/directory-1/bin:… (12 directories)"
+    assert str(raised.value) == f"no such program 'frobnicate'; looked in PATH={shown}"
 
 
 def test_a_missing_work_directory_is_named(keeper: Keeper) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 from collections.abc import Iterator
@@ -96,6 +97,23 @@ def test_a_link_of_this_user_is_followed(tmp_path: Path) -> None:
     os.write(found[1], b"x")
     os.close(*opened)
     assert (tmp_path / "target").read_bytes() == b"x"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to somebody else")
+@pytest.mark.parametrize(("mode", "opens"), [(0o1777, False), (0o777, True)])
+def test_a_file_of_somebody_else_in_a_directory_like_tmp_is_not_written(tmp_path: Path, mode: int, opens: bool) -> None:
+    """They have put it there to read what is written. Directories of a group are different: their files are shared."""
+    tmp_path.chmod(mode)
+    planted = tmp_path / "out"
+    planted.write_text("as it was")
+    planted.chmod(0o666)
+    os.chown(planted, 65534, 65534)
+    opened: list[int] = []
+    with contextlib.nullcontext() if opens else pytest.raises(CannotSpawnError, match="another user's"):
+        open_own(("", str(planted), "", False), opened)
+    for fd in opened:
+        os.close(fd)
+    assert planted.read_text() == ("" if opens else "as it was")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a link to somebody else")

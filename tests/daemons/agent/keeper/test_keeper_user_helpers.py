@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
@@ -11,7 +12,8 @@ from typing import TypeVar
 import pytest
 
 from hal.core.model import StepId
-from hal.daemons.agent.keeper import helper_link, user_helpers
+from hal.daemons.agent.keeper import helper_journal, helper_link, user_helpers
+from hal.daemons.agent.keeper.devices import StepDevices
 from hal.daemons.agent.keeper.given_files import Scripts
 from hal.daemons.agent.keeper.helper_link import MAX_OUTSTANDING, HelperLink
 from hal.daemons.agent.keeper.helper_messages import Message
@@ -24,6 +26,7 @@ from hal.daemons.agent.keeper.ports import (
     KeeperConfig,
     Launch,
     NeverStarted,
+    Spawned,
     SpawnerEvent,
     SpawnFailed,
 )
@@ -112,6 +115,7 @@ class Node:
             log_fd=2,
             environ={},
             scripts=Scripts(self.home, "scripts"),
+            devices=StepDevices(("all",)),
         )
         self.events: list[SpawnerEvent] = []
 
@@ -326,5 +330,29 @@ def test_nothing_is_left_of_a_helper_that_ended_idle(tmp_path: Path) -> None:
         assert [name for name in os.listdir(node.home.root / "steps" / ".spare") if name.startswith(journal.stem)] == []
         node.launch(2, "daemon")
         node.until_all(Ended, 1)
+    finally:
+        node.close()
+
+
+def test_a_long_journal_of_a_dead_helper_is_read_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its user could kill it again and again; what each turn reads is bounded, and the step is followed to its end."""
+    monkeypatch.setattr(helper_journal, "PIECE_BYTES", 1 << 10)
+    node = Node(tmp_path)
+    try:
+        node.launch(1, "daemon", "sleep", "600")
+        pid = node.until(Spawned).pid
+        (link,) = node.spawner._users.helpers.links.values()
+        with link.journal.open("a") as file:
+            file.write("".join(f"I 9.{task}.1.0 -\n" for task in range(1_000)))
+        os.kill(link.worker, signal.SIGKILL)
+        turns = 0
+        while not node.spawner._dead:
+            node.turn()
+        while node.spawner._dead:
+            node.turn()
+            turns += 1
+        assert turns >= link.journal.stat().st_size // (1 << 10) - 1
+        os.kill(pid, signal.SIGTERM)
+        assert node.until(Ended).status == -signal.SIGTERM
     finally:
         node.close()

@@ -40,6 +40,21 @@ async def entries(hal: Running, **params: Any) -> list[dict[str, Any]]:
     return found
 
 
+def test_what_was_refused_of_a_request_that_named_several_is_told(hal_home: Path) -> None:
+    """The request succeeded, and its entry says of which it did not: nodes, jobs, and no more names than five."""
+
+    async def body(hal: Running) -> None:
+        await hal.agent("n1")
+        await hal.http.post("/v1/nodes/drain", json={"nodes": ["n1", "nosuch"]})
+        await hal.http.post("/v1/jobs/cancel", json={"ids": [str(number) for number in range(1, 8)]})
+        cancel, drain = (await entries(hal))[:2]
+        assert (drain["status"], drain["targets"]) == (200, ["refused nosuch: not-found", "n1", "nosuch"])
+        named = [f"refused {number}: not-found" for number in range(1, 6)]
+        assert cancel["targets"][:6] == [*named, "refused 2 more"]
+
+    on_controller(hal_home, body)
+
+
 def test_a_change_is_told_with_who_where_and_what(hal_home: Path) -> None:
     """A submission and a cancel: user, role, address, token, targets, and the trace id that the events carry."""
 

@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 
 from hal.core.model import DeniedError, JobSpec, SpecError
+from hal.core.model.facts import Facts
 from hal.daemons.controller.access.settings import AccessSection
 from hal.daemons.controller.api.requests.ownership import check_as_whom
 from hal.daemons.controller.config import Config, read_config
 from hal.rest.identity import Identity
 from hal.rest.rights import Role
 from hal.runtime.step_users import Serving, refusal
+from tests.daemons.controller.access.people import person
 from tests.daemons.controller.running import Running, on_controller
 
 TRUE = {"command": ["true"]}
@@ -40,6 +42,7 @@ STEP = "i-1.0.1-1"
     ("identity", "runs_as"),
     [
         (Identity(user="root", role=Role.ADMIN, inside=True), ["root", "alice"]),
+        (Identity(user="hal", role=Role.ADMIN, inside=True), ["hal", "alice"]),
         (Identity(user="root", role=Role.ADMIN, token="t1"), ["alice"]),
         (Identity(user="root", role=Role.USER, step=STEP), ["root"]),
         (Identity(user="root", role=Role.USER, step=STEP, only_job=1), []),
@@ -75,6 +78,43 @@ def test_health_says_what_becomes_of_others_jobs(hal_home: Path, serving: Servin
         assert (await hal.http.get("/v1/health")).json()["warnings"] == told
 
     on_controller(hal_home, body, Config(serving=serving, runs_as="olga"))
+
+
+THEMSELVES = Facts(steps=Serving.EACH_AS_ITSELF, account="root")
+
+
+@pytest.mark.parametrize(
+    ("nodes", "told"),
+    [
+        ([THEMSELVES], []),
+        ([Facts(steps=Serving.ALL_AS_OWNER, account="nora"), THEMSELVES], ["nora"]),
+        ([Facts(steps=Serving.ALL_AS_OWNER, account="nora"), Facts()], ["nora, olga"]),
+    ],
+)
+def test_health_names_the_accounts_that_nodes_lend(hal_home: Path, nodes: list[Facts], told: list[str]) -> None:
+    """Behind a controller of olga's, which lends hers: where root started a node, each step runs as its user."""
+
+    async def body(hal: Running) -> None:
+        await hal.http.post("/v1/api-tokens", json={"user": "alice", "role": "user"})
+        for number, facts in enumerate(nodes):
+            await hal.agent(f"n{number}", facts=facts)
+        warnings = (await hal.http.get("/v1/health")).json()["warnings"]
+        assert warnings == [f"steps run as {names}: every holder of a token gets that account" for names in told]
+
+    on_controller(hal_home, body, Config(serving=Serving.ALL_AS_OWNER, runs_as="olga"))
+
+
+def test_safety_before_nodes_of_root_nobody_is_named_by_who_may_not(hal_home: Path) -> None:
+    """Not by an operator, although the controller lends its account; and root by none of them."""
+
+    async def body(hal: Running) -> None:
+        await hal.agent(facts=THEMSELVES)
+        async with person(hal, "olaf", role="operator") as olaf, person(hal, "carl", role="admin") as carl:
+            asked = [(olaf, "alice"), (olaf, "olaf"), (carl, "alice"), (carl, "root")]
+            statuses = [(await who.post("/v1/jobs", json={**TRUE, "user": user})).status_code for who, user in asked]
+        assert statuses == [403, 201, 201, 403]
+
+    on_controller(hal_home, body, Config(serving=Serving.ALL_AS_OWNER, runs_as="olga"))
 
 
 @pytest.mark.parametrize(

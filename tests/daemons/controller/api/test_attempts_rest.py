@@ -57,6 +57,20 @@ def test_ended_attempts_are_read_page_by_page_in_commit_order(hal_home: Path) ->
     on_controller(hal_home, body)
 
 
+def test_a_job_without_a_name_has_that_of_its_program_as_in_lists_of_jobs(hal_home: Path) -> None:
+    """So a history is filtered by what it shows; equal jobs, and one with a name."""
+
+    async def body(hal: Running) -> None:
+        await hal.agent()
+        await end(hal, TRUE, TRUE, {**FALSE, "name": "bad"})
+        names = [row["name"] for row in (await page(hal.http))["attempts"]]
+        assert names == ["exit", "exit", "bad"]
+        listed = (await hal.http.get("/v1/jobs", params={"state": "ended"})).json()["jobs"]
+        assert [job["name"] for job in listed] == names[::-1]
+
+    on_controller(hal_home, body)
+
+
 def test_who_waits_gets_the_next_end_when_it_is_durable(hal_home: Path) -> None:
     """A long poll behind the newest end is open while a job is submitted, and answers with its attempt."""
 

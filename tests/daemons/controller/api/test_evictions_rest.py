@@ -34,7 +34,7 @@ def test_an_evicted_job_runs_again_without_losing_a_retry(hal_home: Path) -> Non
         (job,) = await hal.submit(SLEEP)
         await agent.until(lambda a: bool(a.running))
         (outcome,) = await evict(hal, ids=[job], reason="new disk")
-        assert outcome == {"id": job, "ok": True, "state": "finalising"}
+        assert outcome == {"id": job, "ok": True, "state": "finalising", "tasks": 1}
         await agent.until(lambda a: StepId(int(job), 0, 2, 0) in a.running)
         task = (await hal.http.get(f"/v1/jobs/{job}/tasks/0")).json()
         by = (await hal.http.get("/v1/whoami")).json()["user"]

@@ -123,9 +123,9 @@ def test_a_dry_run_tells_what_a_change_means_for_live_jobs(hal_home: Path) -> No
 
 
 def test_the_policy_survives_restarts_and_hal_toml_is_taken_in_when_it_was_changed(hal_home: Path) -> None:
-    """The same file again keeps what REST changed; another one becomes the next version."""
+    """The same file again keeps what REST changed; another one becomes the next version, if it removes nothing."""
     first = read_config("[queues.short]\nmax_walltime = '15m'")
-    second = read_config("[queues.long]\npriority = -5")
+    second = read_config("[queues.short]\n[queues.extra]\n[queues.long]\npriority = -5")
 
     async def body() -> None:
         async with running(hal_home, first) as hal:
@@ -135,9 +135,9 @@ def test_the_policy_survives_restarts_and_hal_toml_is_taken_in_when_it_was_chang
             assert (found["version"], set(found["policy"]["queues"])) == (2, {"default", "short", "extra"})
         async with running(hal_home, second) as hal:
             found = (await hal.http.get("/v1/policy")).json()
-            assert (found["version"], set(found["policy"]["queues"])) == (3, {"default", "long"})
+            assert (found["version"], set(found["policy"]["queues"])) == (3, {"default", "short", "extra", "long"})
             assert (found["user"], found["note"]) == ("", "hal.toml")
-        async with running(hal_home, second) as hal:
+        async with running(hal_home, first) as hal:
             assert (await hal.http.get("/v1/policy")).json()["version"] == 3
 
     asyncio.run(body())

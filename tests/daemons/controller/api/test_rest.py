@@ -154,7 +154,7 @@ def test_one_outcome_for_each_id_and_a_refused_one_keeps_no_other_back(hal_home:
     async def body(hal: Running) -> None:
         await hal.submit(TRUE, TRUE)
         results = (await hal.http.post("/v1/jobs/cancel", json={"ids": ["1"]})).json()["results"]
-        assert results == [{"id": "1", "ok": True, "state": "cancelled"}]
+        assert results == [{"id": "1", "ok": True, "state": "cancelled", "tasks": 1}]
         answer = await hal.http.post("/v1/jobs/cancel", json={"ids": ["2", "1", "99", "2.7"]})
         assert [(r["id"], r["ok"], r.get("code")) for r in answer.json()["results"]] == [
             ("2", True, None),

@@ -23,6 +23,7 @@ POLICY = """
 [accounts.physics]
 closed = true
 users = { bob = 1 }
+coordinators = ["ann"]
 
 [accounts.open]
 """
@@ -162,6 +163,34 @@ def test_a_secret_of_a_closed_account_is_for_the_jobs_of_its_users(hal_home: Pat
             assert (await submit(bob, account="physics")).status_code == 201
             assert (await submit(eve, account="physics")).status_code == 400
             assert (await names(bob), await names(eve)) == (["db"], [])
+
+    on_policy(hal_home, body)
+
+
+def test_a_coordinator_sets_and_removes_secrets_of_their_account_and_uses_none(hal_home: Path) -> None:
+    """ann coordinates physics and is not one of its users; what she sets is bob's to use."""
+
+    async def body(hal: Running) -> None:
+        path = "/v1/accounts/physics/secrets/db"
+        async with person(hal, "ann") as ann, person(hal, "bob") as bob:
+            assert (await ann.put(path, json=BODY)).json()["set_by"] == "ann"
+            assert (await names(ann), await names(bob)) == (["db"], ["db"])
+            assert (await submit(ann, account="physics")).status_code == 400
+            assert (await submit(bob, account="physics")).status_code == 201
+            assert (await bob.delete(path)).status_code == 403
+            assert (await ann.delete(path)).status_code == 200
+
+    on_policy(hal_home, body)
+
+
+@pytest.mark.parametrize("narrowed", [{"accounts": ["physics"]}, {"read_only": True}])
+def test_a_narrowed_token_of_a_coordinator_sets_no_secret_of_the_account(
+    hal_home: Path, narrowed: dict[str, Any]
+) -> None:
+    async def body(hal: Running) -> None:
+        async with person(hal, "ann", **narrowed) as ann:
+            assert (await ann.put("/v1/accounts/physics/secrets/db", json=BODY)).status_code == 403
+            assert (await ann.put("/v1/accounts/open/secrets/db", json=BODY)).status_code == 403
 
     on_policy(hal_home, body)
 

@@ -22,9 +22,9 @@ from hal.daemons.controller.service.nodes.nodes import NodeAction, NodesBody
 from hal.planes.tasks import Submitter, check_table
 from hal.rest.audit import AuditLog
 from hal.runtime.interface import UnixAddress
-from hal.wire.agree import QUARANTINED
+from hal.wire.agree import OUTPUTS, QUARANTINED
 from hal.wire.bounds import MAX_EPOCH_AHEAD
-from hal.wire.frames.agent_keeper import ReadLog
+from hal.wire.frames.agent_keeper import ReadLog, ReadOutputs
 from hal.wire.frames.hello import Goodbye, Welcome
 from tests.daemons.controller.nodes.lies import REPORTS, about
 from tests.daemons.controller.nodes.lying_node import LyingNode, exit_of, raw
@@ -47,9 +47,9 @@ async def lying(hal: Running, name: str = "liar", **hello: Any) -> LyingNode:
     return node
 
 
-async def with_step(hal: Running, name: str = "liar") -> tuple[LyingNode, StepId]:
+async def with_step(hal: Running, name: str = "liar", **hello: Any) -> tuple[LyingNode, StepId]:
     """The same, and a step that runs there."""
-    node = await lying(hal, name)
+    node = await lying(hal, name, **hello)
     await hal.submit(SLEEP | {"constraints": [f"only={name}"]})
     (step,) = await node.starts()
     node.say(raw(t="started", steps=[[step, 7, 1]]))
@@ -293,6 +293,22 @@ def test_the_output_of_another_step_is_not_taken_for_the_one_that_was_asked_for(
             assert (await reading).status_code >= 500
             await hal.until(lambda name=name: quarantined(hal, name))  # type: ignore[misc]
         await all_is_well(hal)
+
+    on_controller(hal_home, body)
+
+
+@pytest.mark.parametrize("parts", [[], [[0, b"x", 1]] * 2, [[0, b"x" * (1 << 15), 1 << 15]]])
+def test_outputs_of_many_tasks_are_no_more_than_was_asked_for(parts: list[Any], hal_home: Path) -> None:
+    """None at all, one too many, one too long: the reader hears of an error, the node is quarantined."""
+
+    async def body(hal: Running) -> None:
+        node, step = await with_step(hal, "liar", features=[OUTPUTS])
+        reading = asyncio.ensure_future(hal.http.get(f"/v1/jobs/{step.job}/outputs"))
+        while not isinstance(asked := await node._next(), ReadOutputs):
+            pass
+        node.say(raw(t="output-parts", request=asked.request, parts=parts))
+        assert b'"error":' in (await reading).content
+        await hal.until(lambda: quarantined(hal, "liar"))
 
     on_controller(hal_home, body)
 

@@ -3,14 +3,17 @@ revoked."""
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
-from hal.core.model import DeniedError
+from hal.core.model import DeniedError, UnreachableError
+from hal.runtime import authority, role_certificate
 from hal.runtime.authority import Identity, new_request, open_authority
 from hal.runtime.interface import ByteStream, Credentials, TcpAddress
-from hal.runtime.joining import join_any, renew_any
+from hal.runtime.joining import join_any, refused_by_any, renew_any
+from hal.runtime.role_certificate import RoleCertificate
 from hal.wire.frames.hello import Goodbye
 from hal.wire.frames.joining import JOINING, Renew
 from hal.wire.join_token import read_join_token
@@ -130,5 +133,89 @@ def test_who_was_given_no_certificate_renews_none(tmp_path: Path) -> None:
         unknown.store_certificate(signed.certificate, key, authority.pem)
         with pytest.raises(DeniedError, match="was not issued by this HAL's controller"):
             await renew_any(hal.runtime, unknown, [address_of(hal)])
+
+    run(tmp_path, play)
+
+
+async def echo(stream: ByteStream) -> None:
+    while block := await stream.read():
+        await stream.write(block)
+
+
+def test_who_was_revoked_is_disconnected_and_refused_by_its_peers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A service asks about its peers again and again; another worker's stream goes on."""
+    monkeypatch.setattr(role_certificate, "CHECK_EVERY_MS", 20)
+
+    async def play(hal: Running) -> None:
+        cache, bad, good = [
+            await given(hal, tmp_path, role, name)
+            for role, name in ((Role.SERVICE, "c"), (Role.WORKER, "bad"), (Role.WORKER, "good"))
+        ]
+        held = RoleCertificate(hal.runtime, cache, [address_of(hal)])
+
+        async def serve(stream: ByteStream) -> None:
+            held.watch(stream)
+            await echo(stream)
+
+        listener = await hal.runtime.serve(TcpAddress("127.0.0.1", 0), serve, cache.credentials, role=Role.SERVICE)
+        streams = []
+        for worker in (bad, good):
+            stream = await hal.runtime.dial(listener.address, credentials=worker.credentials, role=Role.SERVICE)
+            await stream.write(b"hello")
+            assert await stream.read(timeout_ms=30_000) == b"hello"
+            streams.append(stream)
+        await hal.http.post("/v1/certificates/revoke", json={"role": "worker", "name": "bad"})
+        with pytest.raises(UnreachableError):
+            await streams[0].read(timeout_ms=30_000)
+        again = await hal.runtime.dial(listener.address, credentials=bad.credentials, role=Role.SERVICE)
+        with pytest.raises(DeniedError, match="worker 'bad' is not valid any more"):
+            await again.read(timeout_ms=30_000)
+        await streams[1].write(b"still")
+        assert await streams[1].read(timeout_ms=30_000) == b"still"
+        streams[1].close()
+        held.stop()
+        await listener.close()
+
+    run(tmp_path, play)
+
+
+def test_a_process_renews_its_own_certificate_and_serves_with_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here each is due at once."""
+    monkeypatch.setattr(authority, "RENEW_AT", (0, 1))
+
+    async def play(hal: Running) -> None:
+        cache, worker = [await given(hal, tmp_path, role, "x1") for role in (Role.SERVICE, Role.WORKER)]
+        first = cache.certified().serial
+        listener = await hal.runtime.serve(TcpAddress("127.0.0.1", 0), echo, cache.credentials, role=Role.SERVICE)
+        held = RoleCertificate(hal.runtime, cache, [address_of(hal)])
+        held.serve_with(listener)
+        async with asyncio.timeout(30):
+            shown = first
+            while shown == first:
+                stream = await hal.runtime.dial(listener.address, credentials=worker.credentials, role=Role.SERVICE)
+                assert stream.certified is not None
+                shown = stream.certified.serial
+                stream.close()
+        held.stop()
+        await listener.close()
+
+    run(tmp_path, play)
+
+
+def test_certificates_are_checked_by_whoever_has_a_good_one(tmp_path: Path) -> None:
+    """The answer names those that are not; who was revoked itself learns nothing."""
+
+    async def play(hal: Running) -> None:
+        cache, gone = [await given(hal, tmp_path, Role.SERVICE, name) for name in ("c", "gone")]
+        serials = [one.certified().serial for one in (cache, gone)]
+        await hal.http.post("/v1/certificates/revoke", json={"role": "service", "name": "gone"})
+        refused = await refused_by_any(hal.runtime, cache, [*serials, "77"], [address_of(hal)])
+        assert refused == {serials[1], "77"}
+        with pytest.raises(DeniedError, match="service 'gone' was revoked"):
+            await refused_by_any(hal.runtime, gone, serials, [address_of(hal)])
 
     run(tmp_path, play)

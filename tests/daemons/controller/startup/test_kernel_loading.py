@@ -14,7 +14,8 @@ from hal.core.engine.config import Backfill, EngineConfig
 from hal.core.engine.policies import register
 from hal.core.interfaces import BucketView, ClusterView, JobView, NodeView, PolicyInfo, Request
 from hal.core.kernels.structures.jit import stamp_of_all
-from hal.daemons.controller.startup.kernel_loading import compiled, warm
+from hal.daemons.controller.startup.kernel_choice import compiled
+from hal.daemons.controller.startup.kernel_loading import warm
 
 Key = Callable[[JobView, ClusterView], NDArray[np.int64]]
 

@@ -20,7 +20,7 @@ import sys
 from hal.daemons.controller.__main__ import choose_cache
 from hal.runtime.home import Home
 choose_cache(Home(sys.argv[1], cache=sys.argv[2]))
-from hal.daemons.controller.startup import kernel_loading
+from hal.daemons.controller.startup import kernel_choice, kernel_loading
 import numba
 print(numba.config.CACHE_DIR)
 """
@@ -41,7 +41,7 @@ def test_the_place_of_compiled_kernels_is_chosen_before_numba_is_loaded(tmp_path
 
 
 def test_a_controller_that_starts_says_how_far_it_is(hal_home: Path) -> None:
-    """Whoever finds no socket yet is told what it does; afterwards, and without a controller, it is not running."""
+    """Whoever finds no socket yet is told what it does, then that its controller runs, then that none does."""
     home = Home(hal_home)
     home.create()
     with report_stages(home) as say:
@@ -51,5 +51,8 @@ def test_a_controller_that_starts_says_how_far_it_is(hal_home: Path) -> None:
         assert read_stage(home) == "compiling kernels, 3 of 9"
         with pytest.raises(UnreachableError, match=r"is starting: compiling kernels, 3 of 9 \(try again in a moment"):
             Address(home=home).connect(1.0)
+    with pytest.raises(UnreachableError, match="does not answer yet; its controller runs"):
+        Address(home=home).connect(1.0)
+    home.controller_pid.unlink()
     with pytest.raises(UnreachableError, match=r"is not running \(start it with: hal up"):
         Address(home=home).connect(1.0)

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from hal.core.model import ConflictError, HALError, spec_from_plain
+from hal.core.model import ConflictError, HALError, JobSpec, spec_from_plain
+from hal.core.model.codec import from_json
+from hal.core.model.json_values import to_json
 from hal.core.model.policy_text import policy_from_plain
 from hal.planes.tasks import JobPatch, admitted
 from hal.wire.frames.agent_keeper import Refusal, StepStarted
@@ -206,3 +208,32 @@ def test_a_job_in_a_queue_has_its_queues_sandbox_and_its_own() -> None:
     job = spec(queue="untrusted", sandbox="read-only,private-tmp,writable=/scratch/ann")
     words = ("private-tmp", "read-only", "writable=/scratch", "writable=/scratch/ann")
     assert admitted(job, POLICY, user="ann", now_ms=NOW_MS).sandbox == words
+
+
+def test_a_job_gets_of_its_queue_what_it_does_not_name() -> None:
+    """Memory, where it asks for none; what it names itself stays."""
+    policy = policy_from_plain({"queues": {"default": {"default_request": {"memory": "2GiB", "disk": "1GiB"}}}})
+    asked = [spec(), spec(request={"cpu": 2, "memory": "1GiB"})]
+    found = [admitted(one, policy, user="ann", now_ms=NOW_MS).request for one in asked]
+    assert [one.plain() for one in found] == [
+        {"cpu": "1", "disk": "1GiB", "memory": "2GiB"},
+        {"cpu": "2", "disk": "1GiB", "memory": "1GiB"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("request_", "cpu"),
+    [(None, 4000), ({"memory": "1GiB"}, 4000), ({"cpu": 1}, 1000), ({"cpu": "500m"}, 500), ({"cpu": 0, "gpu": 1}, 0)],
+)
+def test_a_job_that_says_nothing_of_cpus_gets_those_of_its_queue(request_: dict[str, Any] | None, cpu: int) -> None:
+    """One core that it asks for is one core, and none is none: a default is told from a wish, also in JSON."""
+    policy = policy_from_plain({"queues": {"default": {"default_request": {"cpu": 4}}}})
+    asked = from_json(to_json(spec(**({} if request_ is None else {"request": request_}))), JobSpec)
+    assert admitted(asked, policy, user="ann", now_ms=NOW_MS).request.get("cpu", 0) == cpu
+
+
+def test_without_a_queues_default_a_job_gets_one_core() -> None:
+    """Also one that asks for memory only, in JSON."""
+    asked = from_json(b'{"command": ["x"], "request": {"memory": "1GiB"}}', JobSpec)
+    found = admitted(asked, policy_from_plain({"queues": {"default": {}}}), user="ann", now_ms=NOW_MS)
+    assert found.request.plain() == {"cpu": "1", "memory": "1GiB"}

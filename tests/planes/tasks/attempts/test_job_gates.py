@@ -222,6 +222,8 @@ def test_a_gang_whose_gate_fails_on_one_node_says_so(code: str, state: AttemptSt
     change = plane.end(job, code=143, cause=ExitCause.SIGNALLED)
     (row,) = [row for operation in change.operations if isinstance(operation, EndAttempts) for row in operation.rows]
     assert (row.state, row.exit_code, row.message) == (state, None, f"{code}: {FULL} (on n2)")
+    reasons = [job.reason for job in change.ended]
+    assert reasons == [f"attempt 1 failed ({code}: {FULL} (on n2))"] * (state is AttemptState.FAILED)
 
 
 def test_a_rank_that_fails_by_itself_decides_though_another_was_stopped_at_its_gate() -> None:

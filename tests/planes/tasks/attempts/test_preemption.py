@@ -127,7 +127,7 @@ def test_a_checkpoint_is_asked_for_by_the_signal_of_the_job() -> None:
     for spec, name in (({}, "USR2"), ({"signal": {"before": "1m", "name": "TERM"}, "walltime": "1h"}, "TERM")):
         plane, job, urgent = two(**spec)
         plane.plane.preempt(moves(job, mode="checkpoint", grace_ms=40_000, for_job=urgent), plane.now_ms)
-        assert list(plane.commit().orders["n1"].evictions) == [Eviction(name, 30_000)]
+        assert list(plane.commit().orders["n1"].evictions) == [Eviction(name, 30_000, 10_000)]
     plane = SmallPlane(POLICY)
     job, urgent = plane.submit({"qos": "low"}, {"qos": "urgent"})
     plane.start((job, 0))

@@ -12,7 +12,7 @@ from hal.core.model.occurrences import DAY_MS, HORIZON_MS
 from hal.core.model.policy import Booking, Policy, Repeat
 from hal.core.model.policy_check import check_policy
 from hal.planes.tasks.engine.booking_times import REFRESH_MS, BookingTimes
-from hal.planes.tasks.jobs.updates import JobPatch
+from hal.planes.tasks.jobs.patches import JobPatch
 from hal.wire.frames.agent_keeper import ExitCause, StopReason
 from tests.planes.tasks.small_plane import BY, SmallPlane
 

@@ -8,12 +8,14 @@ from hal.core.engine.events import INF
 from hal.core.model import ConflictError, EventKind, NodeState, SpecError, StepId, TaskState
 from hal.core.model.eviction import Evict, EvictMode
 from hal.planes.tasks import Change, Drain, Submitter, TaskPlane
+from hal.planes.tasks.nodes.arrivals import Arrival
 from hal.planes.tasks.slices import finished
 from hal.planes.tasks.table.orders import Eviction
 from hal.planes.tasks.table.rows import attempt_row, job_row
-from hal.store.operations import AppendEvents, EndAttempts
+from hal.store.operations import AppendEvents, EndAttempts, MarkAttempts
 from hal.store.views import Loaded
 from hal.wire.frames.agent_keeper import ExitCause
+from hal.wire.frames.hello import HeldStep
 from tests.planes.tasks.attempts.test_preemption import POLICY, begun, moves
 from tests.planes.tasks.small_plane import BY, SmallPlane
 
@@ -71,11 +73,74 @@ def test_a_task_that_is_evicted_by_cancelling_it_ends_with_the_reason() -> None:
     assert (ended.state, ended.reason) == (TaskState.CANCELLED, "evicted by bob: new disk")
 
 
-def test_a_checkpoint_is_asked_for_before_the_grace_ends() -> None:
-    """USR2, then SIGTERM ten seconds before the 40 are over."""
+@pytest.mark.parametrize(
+    ("grace_ms", "save_ms", "last_ms"),
+    [(40_000, 30_000, 10_000), (20_000, 10_000, 10_000), (5_000, 2_500, 2_500), (1, 1, 0), (0, 0, 0)],
+)
+def test_a_checkpoint_and_its_last_grace_fit_into_the_time(grace_ms: int, save_ms: int, last_ms: int) -> None:
+    """USR2, then SIGTERM ten seconds before the time is over, or half-way where it is short."""
     plane, job = one()
-    plane.plane.evict(job, None, Evict(mode=EvictMode.CHECKPOINT, grace_ms=40_000), BOB, plane.now_ms)
-    assert list(plane.commit().orders["n1"].evictions) == [Eviction("USR2", 30_000)]
+    plane.plane.evict(job, None, Evict(mode=EvictMode.CHECKPOINT, grace_ms=grace_ms), BOB, plane.now_ms)
+    assert list(plane.commit().orders["n1"].evictions) == [Eviction("USR2", save_ms, last_ms)]
+
+
+@pytest.mark.parametrize(
+    ("mode", "away_ms", "expected"),
+    [
+        (EvictMode.REQUEUE, 12_000, Eviction(grace_ms=18_000)),
+        (EvictMode.CHECKPOINT, 12_000, Eviction("USR2", 9_000, 9_000)),
+        (EvictMode.CHECKPOINT, 60_000, Eviction("USR2", 0, 0)),
+    ],
+)
+def test_a_node_that_was_away_has_what_is_left_of_the_time(mode: EvictMode, away_ms: int, expected: Eviction) -> None:
+    """Evicted within 30 s while its node is silent: the deadline is that of the request."""
+    plane, job = one()
+    plane.plane.evict(job, None, Evict(mode=mode, grace_ms=30_000), BOB, plane.now_ms)
+    plane.commit()
+    plane.now_ms += away_ms
+    held = HeldStep(StepId(job, 0, 1, 0), True, 7, plane.now_ms)
+    arrival = Arrival(name="n1", capacity={"cpu": 64_000}, boot_id="b1", held=(held,))
+    plane.plane.record_arrival(arrival, plane.now_ms)
+    assert list(plane.commit().orders["n1"].evictions) == [expected]
+
+
+@pytest.mark.parametrize(("within_ms", "orders"), [(2_000, [Eviction(grace_ms=2_000)]), (9_000, [])])
+def test_a_second_eviction_can_only_hasten_the_first(within_ms: int, orders: list[Eviction]) -> None:
+    """5 s by bob, then less or more by somebody else: the shorter time counts, and bob's reason stays."""
+    plane, job = one()
+    plane.plane.evict(job, None, REQUEUE, BOB, plane.now_ms)
+    plane.commit()
+    plane.plane.evict(job, None, Evict(reason="spot", grace_ms=within_ms), BY, plane.now_ms)
+    change = plane.commit()
+    assert [how for one in change.orders.values() for how in one.evictions] == orders
+    evicted = plane.live(job).active[0].preemption
+    assert evicted is not None
+    assert (evicted.reason, evicted.due_ms) == ("new disk", plane.now_ms + min(within_ms, 5_000))
+
+
+def test_an_eviction_hastens_what_the_engine_preempts() -> None:
+    """An hour to save its work for urgent work, of which its operator leaves it 12 s; it ends as preempted."""
+    plane = SmallPlane(POLICY)
+    job, urgent = plane.submit({"qos": "low"}, {"qos": "urgent"})
+    plane.start((job, 0))
+    begun(plane, job)
+    plane.plane.preempt(moves(job, mode="checkpoint", grace_ms=3_600_000, for_job=urgent), plane.now_ms)
+    plane.commit()
+    plane.plane.evict(job, None, Evict(reason="spot", grace_ms=12_000), BOB, plane.now_ms)
+    assert list(plane.commit().orders["n1"].evictions) == [Eviction("USR2", 2_000, 10_000)]
+    leave(plane, job)
+    (waiting,) = plane.live(job).ranges
+    assert waiting.reason == f"preempted by job {urgent} (QOS urgent)"
+
+
+@pytest.mark.parametrize(("within_ms", "orders"), [(2_000, [Eviction(grace_ms=2_000)]), (30_000, [])])
+def test_an_eviction_hastens_what_is_being_cancelled(within_ms: int, orders: list[Eviction]) -> None:
+    """Its 10 s are cut to 2 s; 30 s change nothing."""
+    plane, job = one()
+    plane.plane.cancel(job, None, BY, plane.now_ms)
+    plane.commit()
+    plane.plane.evict(job, None, Evict(grace_ms=within_ms), BOB, plane.now_ms)
+    assert [how for one in plane.commit().orders.values() for how in one.evictions] == orders
 
 
 @pytest.mark.parametrize(
@@ -89,6 +154,19 @@ def test_an_evicted_attempt_ends_with_who_evicted_it(message: str, more: str) ->
     change = plane.end(job, code=143, cause=ExitCause.PREEMPTED, message=message)
     (ends,) = [operation for operation in change.operations if isinstance(operation, EndAttempts)]
     assert [end.message for end in ends.rows] == [f"evicted by bob: new disk{more}"]
+
+
+def test_an_attempt_that_ends_with_its_eviction_is_stored_with_who_evicted_it() -> None:
+    """Both in one commit: first the mark, then the end."""
+    plane, job = one()
+    plane.plane.evict(job, None, REQUEUE, BOB, plane.now_ms)
+    operations = leave(plane, job).operations
+    (marks, ends) = [one for one in operations if isinstance(one, MarkAttempts | EndAttempts)]
+    assert isinstance(marks, MarkAttempts)
+    assert isinstance(ends, EndAttempts)
+    assert [(mark.preemption.by, mark.preemption.reason) for mark in marks.rows if mark.preemption] == [
+        ("bob", "new disk")
+    ]
 
 
 def test_the_feed_tells_who_evicted_what_and_why() -> None:

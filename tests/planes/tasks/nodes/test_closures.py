@@ -6,7 +6,7 @@ import pytest
 
 from hal.core.engine.events import Health, NodesChanged
 from hal.core.model import ConflictError, NodeState, NotFoundError, SpecError, StepId
-from hal.planes.tasks import Arrival, Change, reason_of
+from hal.planes.tasks import Arrival, Change, Submitter, reason_of
 from hal.store import AppendEvents, DropNodes, PutNodes
 from hal.wire.frames.agent_keeper import StopReason
 from hal.wire.frames.controller_agent import FailingCheck
@@ -42,6 +42,21 @@ def events(change: Change) -> list[tuple[str, dict[str, object]]]:
 
 def returns(plane: SmallPlane, boot_id: str = "b1", held: tuple[HeldStep, ...] = ()) -> None:
     plane.plane.record_arrival(Arrival(name="n1", capacity=CAPACITY, boot_id=boot_id, held=held), plane.now_ms)
+
+
+def test_a_second_drain_without_a_reason_keeps_the_first() -> None:
+    """And who gave it; one with a reason replaces it."""
+    plane = SmallPlane()
+    plane.plane.cordon("n1", "disk", BY, 1_000, drain=True)
+    plane.plane.cordon("n1", "", Submitter("bob", "trace"), 2_000, drain=True)
+    plane.commit()
+    assert reason(plane) == "drained by alice: disk"
+    plane.plane.cordon("n1", "", Submitter("bob", "trace"), 3_000)
+    plane.commit()
+    assert reason(plane) == "drained by alice: disk"
+    plane.plane.cordon("n1", "fan", Submitter("bob", "trace"), 4_000, drain=True)
+    plane.commit()
+    assert reason(plane) == "drained by bob: fan"
 
 
 def test_a_cordoned_node_is_closed_to_the_engine_and_tells_who_and_why() -> None:
@@ -196,14 +211,29 @@ def test_tasks_on_credit_are_recalled_from_a_node_that_is_closed() -> None:
     assert len(plane.commit().orders["n1"].recalls) == len(waiting)
 
 
-@pytest.mark.parametrize("gone", ["cordoned", "unreachable", "down"])
+@pytest.mark.parametrize("drain", [False, True])
+def test_a_node_that_stopped_in_good_order_returns_to_what_it_was(drain: bool) -> None:
+    """Silence afterwards, as after a restart of the controller, does not make it unreachable."""
+    plane = SmallPlane()
+    if drain:
+        plane.plane.cordon("n1", "", BY, 1_000)
+    plane.plane.record_silence("n1", "stopped in good order", 1_000, 900, stopped=True)
+    plane.plane.record_silence("n1", "not heard", 2_000, 900)
+    plane.commit()
+    assert (state(plane), "stopped in good order" in reason(plane)) == (NodeState.STOPPED, True)
+    returns(plane)
+    plane.commit()
+    assert state(plane) is (NodeState.CORDONED if drain else NodeState.UP)
+
+
+@pytest.mark.parametrize("gone", ["cordoned", "unreachable", "stopped", "down"])
 def test_a_node_that_holds_nothing_is_forgotten(gone: str) -> None:
     """Its row goes, the engine hears it once; one of that name that dials again is new and up."""
     plane = SmallPlane()
     if gone == "cordoned":
         plane.plane.cordon("n1", "", BY, 1_000)
     else:
-        plane.plane.record_silence("n1", "not heard", 1_000, 900)
+        plane.plane.record_silence("n1", "not heard", 1_000, 900, stopped=gone == "stopped")
     if gone == "down":
         plane.plane.fence_node("n1", BY, 1_000)
     plane.commit()
@@ -346,7 +376,7 @@ def test_what_is_given_away_is_withdrawn_at_its_node_in_the_same_change(fenced: 
     assert plane.commit().orders["n1"].lost == [StepId(job, 0, 1, 0)]
 
 
-@pytest.mark.parametrize("before", ["up", "cordoned", "draining", "unreachable", "down"])
+@pytest.mark.parametrize("before", ["up", "cordoned", "draining", "unreachable", "stopped", "down"])
 def test_a_node_whose_machine_is_gone_is_fenced_in_any_state(before: str) -> None:
     """Its task waits again at once, without a retry, and no start of it may leave any more."""
     plane = SmallPlane()
@@ -354,8 +384,8 @@ def test_a_node_whose_machine_is_gone_is_fenced_in_any_state(before: str) -> Non
     plane.start((job, 0))
     if before in ("cordoned", "draining"):
         plane.plane.cordon("n1", "", BY, 1_000, drain=before == "draining")
-    if before in ("unreachable", "down"):
-        plane.plane.record_silence("n1", "not heard", 1_000, 900)
+    if before in ("unreachable", "stopped", "down"):
+        plane.plane.record_silence("n1", "not heard", 1_000, 900, stopped=before == "stopped")
     if before == "down":
         plane.plane.fence_node("n1", BY, 1_000)
     plane.commit()

@@ -7,14 +7,21 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from hal.core.engine.errors import EngineError
 from hal.core.engine.events import Health, NodesChanged, NodesOffered, NodeSpec
 from hal.core.engine.rules.admission import admit_nodes
 from hal.core.engine.rules.booked_nodes import settle_bookings
-from hal.core.engine.rules.node_counts import contribution, count_apart, counts_apart
+from hal.core.engine.rules.node_counts import contribution, count_apart, counts_apart, discount
 from hal.core.engine.state import State
+from hal.core.engine.tables.domains import Path
+from hal.core.kernels.nodes.touching import overtake
 from hal.core.kernels.structures import layout as L
+from hal.core.kernels.structures.jit import plain
 from hal.core.kernels.structures.layout import M_VERSION
+
+_overtake = plain(overtake)
 
 
 def change_nodes(state: State, event: NodesChanged) -> None:
@@ -23,6 +30,8 @@ def change_nodes(state: State, event: NodesChanged) -> None:
     takes = _takes_something(state, event)
     state.intern_resources([name for node in event.nodes for name, amount in node.capacity.items() if amount])
     state.make_room_for_nodes(len(state.nodes.names) + len(event.nodes))
+    if state.domains.levels:
+        state.make_room_for_domains([state.domains.whole(node.domains) for node in event.nodes])
     state.nodes.changes += 1
     renewed = resources != state.meta[L.M_RESOURCES] or room != state.nodes.free.shape[0]
     if takes or renewed or not _continues_over_gains(state):
@@ -33,9 +42,14 @@ def change_nodes(state: State, event: NodesChanged) -> None:
         named = (*event.removed, *(node.name for node in event.nodes))
         known = [state.nodes.by_name[name] for name in named if name in state.nodes.by_name]
         contributed = contribution(state, known)
+        discount(state, known)
     touched = [_remove_node(state, name) for name in event.removed]
     touched += [_put_node(state, node) for node in event.nodes]
     state.meta[L.M_NODES] = len(state.nodes.names)
+    if state.domains.levels:
+        state.settle_domains()
+        if state.keeps_timelines and state.meta[L.M_WITHIN]:
+            _make_again_what_was_parted(state)
     try:
         admit_nodes(state, touched)
     except EngineError:
@@ -65,7 +79,7 @@ def _continues_over_gains(state: State) -> bool:
 
 def _takes_something(state: State, event: NodesChanged) -> bool:
     """Whether a node that was up is not any more, or not all that it was: work may have been promised a part of it."""
-    nodes = state.nodes
+    nodes, levels = state.nodes, state.domains.levels
     for name in event.removed:
         if nodes.rows[nodes.by_name[name], L.N_STATE] == L.NODE_UP:
             return True
@@ -77,10 +91,36 @@ def _takes_something(state: State, event: NodesChanged) -> bool:
         if (
             node.health is not Health.UP
             or nodes.labels[row] != dict(node.labels)
+            or (levels and state.domains.path_of(row) != state.domains.whole(node.domains))
             or any(node.capacity.get(name, 0) < amount for name, amount in had)
+            or _withholds_more(state, row, node)
         ):
             return True
     return False
+
+
+def _withholds_more(state: State, row: int, node: NodeSpec) -> bool:
+    """Whether less of a node is free than it was, by what is withheld alone."""
+    nodes = state.nodes
+    before = {nodes.resources[at]: amount for at, amount in nodes.withheld.get(row, {}).items()}
+    return any(node.withheld.get(name, 0) > before.get(name, 0) for name in {*before, *node.withheld})
+
+
+def _make_again_what_was_parted(state: State) -> None:
+    """A reservation of nodes that must be in one domain and no longer are is made again, with those behind it that
+    compete with it. Under EASY all are made again when nodes change."""
+    work, catalogue = state.work, state.catalogue
+    for reservation in work.reservations[: int(state.meta[L.M_RESERVATIONS])]:
+        shape = int(catalogue.classes[reservation[L.V_CLASS], L.C_SHAPE])
+        line = int(catalogue.shapes[shape, L.S_WITHIN]) - 1
+        if reservation[L.V_ENTRY] < 0 or reservation[L.V_KIND] == L.KIND_NEVER or line < 0:
+            continue
+        first = int(reservation[L.V_FIRST])
+        nodes = work.reserved[first : first + int(reservation[L.V_NODES]), L.Q_NODE]
+        level = int(state.domains.within[line, L.WITHIN_LEVEL])
+        domains = np.unique(state.domains.domain_of[level, nodes])
+        if domains.shape[0] > 1 or not domains.all():
+            _overtake(state.tables(), int(reservation[L.V_KEY]), int(reservation[L.V_JOB]), shape)
 
 
 def take_offers(state: State, event: NodesOffered) -> None:
@@ -91,6 +131,9 @@ def _remove_node(state: State, name: str) -> int:
     row = state.nodes.by_name.pop(name)
     state.nodes.rows[row, L.N_STATE] = L.NODE_GONE
     state.nodes.labels[row] = {}
+    state.nodes.withhold(row, {})
+    if state.domains.levels:
+        state.domains.put(row, None)
     state.plugins.forget_node(row)
     state.nodes.free[row] -= state.nodes.capacity[row]
     state.nodes.capacity[row] = 0
@@ -103,13 +146,18 @@ def _put_node(state: State, node: NodeSpec) -> int:
         row = _free_node(state)
         state.nodes.by_name[node.name] = row
         state.nodes.names[row] = node.name
+    state.nodes.withhold(row, {})
     used = state.nodes.capacity[row] - state.nodes.free[row]
     state.nodes.capacity[row] = 0
     for resource, amount in node.capacity.items():
         if amount:
             state.nodes.capacity[row, state.nodes.resources.index(resource)] = amount
     state.nodes.free[row] = state.nodes.capacity[row] - used
+    if node.withheld:
+        state.nodes.withhold(row, node.withheld)
     state.nodes.labels[row] = dict(node.labels)
+    if state.domains.levels:
+        state.domains.put(row, state.domains.whole(node.domains))
     state.nodes.health[row] = str(node.health)
     state.nodes.rows[row, L.N_STATE] = L.NODE_UP if node.health is Health.UP else L.NODE_CLOSED
     return row
@@ -138,13 +186,15 @@ class _Nodes(NamedTuple):
     health: list[str]
     by_name: dict[str, int]
     masks: dict[tuple[str, tuple[object, ...]], Any]
+    withheld: dict[int, dict[int, int]]
+    paths: list[Path | None]
 
 
 def _nodes_now(state: State) -> _Nodes:
     tables = (state.nodes.free.copy(), state.nodes.capacity.copy(), state.nodes.rows.copy())
     return _Nodes(
         tables, list(state.nodes.names), list(state.nodes.labels), list(state.nodes.health), dict(state.nodes.by_name),
-        dict(state.plugins.masks),
+        dict(state.plugins.masks), dict(state.nodes.withheld), state.domains.all_paths(len(state.nodes.names)),
     )  # fmt: skip
 
 
@@ -152,7 +202,12 @@ def _put_back(state: State, before: _Nodes) -> None:
     state.nodes.free[:], state.nodes.capacity[:], state.nodes.rows[:] = before.tables
     state.nodes.names, state.nodes.labels, state.nodes.health = before.names, before.labels, before.health
     state.nodes.by_name, state.plugins.masks = before.by_name, before.masks
+    state.nodes.withheld = before.withheld
     state.meta[L.M_NODES] = len(state.nodes.names)
+    if state.domains.levels:
+        for row in range(state.nodes.rows.shape[0]):
+            state.domains.put(row, before.paths[row] if row < len(before.paths) else None)
+        state.settle_domains()
 
 
 def _check_nodes(state: State, event: NodesChanged) -> None:
@@ -176,4 +231,10 @@ def _check_node(node: NodeSpec) -> None:
             raise EngineError(
                 f"NodesChanged: node {node.name!r} has {amount} of {resource!r}; amounts are 0..2**60 base units; "
                 "the event was not applied"
+            )
+    for resource, amount in node.withheld.items():
+        if not node.capacity.get(resource) or not -L.INF < amount < L.INF:
+            raise EngineError(
+                f"NodesChanged: node {node.name!r} withholds {amount} of {resource!r}, of which it has "
+                f"{node.capacity.get(resource, 0)}; the event was not applied"
             )

@@ -40,6 +40,7 @@ def state_digest(state: State) -> str:
             int(state.nodes.rows[row, L.N_STATE]),
             sorted(amounts.items()),
             sorted(state.nodes.labels[row].items()),
+            state.domains.path_of(row),
         )
     add("offers", state.offers)
     for booked in state.bookings.all:
@@ -69,6 +70,7 @@ def _class_name(state: State, class_id: int) -> tuple[object, ...]:
         sorted(map(repr, spec.constraints)),
         spec.booking,
         sorted(spec.licences.items()),
+        spec.within,
     )
 
 

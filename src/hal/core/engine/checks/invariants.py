@@ -14,8 +14,7 @@ from hal.core.engine.rules.booked_nodes import trespassers
 from hal.core.engine.state import State
 from hal.core.engine.views import pending, running, runs_of_row
 from hal.core.kernels.structures import layout as L
-from hal.core.kernels.structures.arrays import Mask
-from hal.core.kernels.structures.memory import address_block
+from hal.core.kernels.structures.arrays import Ints, Mask, Records
 from hal.core.model.advice import KeySpace
 
 
@@ -23,33 +22,39 @@ class InvariantError(AssertionError):
     """The engine's tables contradict one another: a fault of the engine, not of its caller."""
 
 
-def _require(holds: bool, message: str) -> None:
+def _require(holds: object, message: str, *values: object) -> None:
+    """
+    Args:
+        message: what is wrong, with a {} for each of the values: they are written out only if it is.
+    """
     if not holds:
-        raise InvariantError(message)
+        raise InvariantError(message.format(*values))
 
 
 def check_invariants(state: State) -> None:
     """Raise InvariantError, saying what is wrong, unless every table agrees with every other."""
+    runs = running(state)
     _check_addresses(state)
-    _check_amounts(state)
-    _check_tasks(state)
+    _check_amounts(state, runs)
+    _check_tasks(state, runs)
     _check_buckets(state)
+    _check_domains(state)
     _check_fits(state)
     _check_ends(state)
     _check_reservations(state)
-    _check_taking_back(state)
+    _check_taking_back(state, runs)
     for job, task, booking in trespassers(state):
         raise InvariantError(f"job {job} task {task} runs on nodes of booking {booking!r} without a right to be there")
-    _check_licences(state)
+    _check_licences(state, runs)
     _check_advice(state)
     if state.meta[L.M_TIMELINES]:
         _check_timelines(state)
 
 
 def _check_addresses(state: State) -> None:
-    block = address_block(state.tables())
+    block = state.allocation.block()
     if isinstance(block, np.ndarray):
-        _require(bool((block == state.at).all()), "a table was replaced and kernels still see the old one")
+        _require((block == state.at).all(), "a table was replaced and kernels still see the old one")
 
 
 def _check_advice(state: State) -> None:
@@ -69,16 +74,15 @@ def _check_advice(state: State) -> None:
         if space is KeySpace.JOBS:
             uses[: advice.due.shape[0]] += advice.due
             _require(advice.due_jobs == int(advice.due.sum()), "the count of jobs whose keys are due is wrong")
-        _require(bool((uses == names.uses).all()), f"uses of names of {space} in advice are wrong")
+        _require((uses == names.uses).all(), "uses of names of {} in advice are wrong", space)
         known = {key: slot for slot, key in enumerate(names.keys) if key is not None}
-        _require(known == names.slots, f"names of {space} in advice and their slots differ")
+        _require(known == names.slots, "names of {} in advice and their slots differ", space)
         _require(all(names.keys[slot] is not None for slot in np.flatnonzero(uses)), "advice is about no key")
 
 
-def _check_amounts(state: State) -> None:
+def _check_amounts(state: State, runs: Records) -> None:
     # Plain lists: a month of simulation asks this a hundred thousand times.
     rows = len(state.nodes.names)
-    runs = running(state)
     pieces = state.work.pieces[: int(state.meta[L.M_PIECE_TOP])].tolist()
     held: list[int] = []
     holders: list[int] = []
@@ -101,12 +105,15 @@ def _check_amounts(state: State) -> None:
         amounts[runs["state"] == L.RUN_SUSPENDED, state.meta[L.M_CPU]] = 0
     used = np.zeros_like(state.nodes.free[:rows])
     np.add.at(used, held, amounts[holders])
+    for row, withheld in state.nodes.withheld.items():
+        for resource, amount in withheld.items():
+            used[row, resource] += amount
     _require(
-        bool((state.nodes.free[:rows] == state.nodes.capacity[:rows] - used).all()),
-        "free is not capacity less what runs",
+        (state.nodes.free[:rows] == state.nodes.capacity[:rows] - used).all(),
+        "free is not capacity less what runs and is withheld",
     )
     counted = np.bincount(np.array(held, np.int64), minlength=rows)
-    _require(bool((state.nodes.rows[:rows, L.N_PIECES] == counted).all()), "the count of attempts on a row is wrong")
+    _require((state.nodes.rows[:rows, L.N_PIECES] == counted).all(), "the count of attempts on a row is wrong")
     there = []
     for row, piece in enumerate((state.nodes.rows[:rows, L.N_ATTEMPTS] - 1).tolist()):
         while piece >= 0:
@@ -120,11 +127,11 @@ def _named(run: np.void) -> str:
     return f"job {run['job']} task {run['task']}"
 
 
-def _check_tasks(state: State) -> None:
-    waiting, attempts = pending(state), running(state)
+def _check_tasks(state: State, attempts: Records) -> None:
+    waiting = pending(state)
     _require(int(waiting["tasks"].sum()) == state.pending_tasks, "the count of waiting tasks is wrong")
     _require(len(waiting) == int(state.meta[L.M_ENTRIES]), "the count of entries is wrong")
-    _require(bool((waiting["tasks"] >= 1).all()), "an entry is empty")
+    _require((waiting["tasks"] >= 1).all(), "an entry is empty")
     spans: dict[int, list[tuple[int, int]]] = {}
     for job, first, tasks in zip(*(waiting[name].tolist() for name in ("job", "first_task", "tasks")), strict=True):
         spans.setdefault(job, []).append((first, first + tasks))
@@ -144,10 +151,9 @@ def _check_tasks(state: State) -> None:
             raise InvariantError(f"job {job} task {task} both waits and runs")
 
 
-def _check_taking_back(state: State) -> None:
-    runs = running(state)
+def _check_taking_back(state: State, runs: Records) -> None:
     for place, kind, name in ((L.M_CLAIMS, L.RUN_CLAIM, "claims"), (L.M_SUSPENDED, L.RUN_SUSPENDED, "suspended runs")):
-        _require(int((runs["state"] == kind).sum()) == int(state.meta[place]), f"the count of {name} is wrong")
+        _require(int((runs["state"] == kind).sum()) == int(state.meta[place]), "the count of {} is wrong", name)
     for run in runs[(runs["state"] == L.RUN_SUSPENDED) & (runs["end_ms"] != L.INF)]:
         raise InvariantError(f"{_named(run)} is suspended and planned to end")
     for run in runs[(runs["state"] == L.RUN_GOING) & (runs["end_ms"] > runs["due_ms"])]:
@@ -158,22 +164,25 @@ def _in_order(tree: np.ndarray[tuple[int, int], np.dtype[np.int64]], root: int) 
     """Slots of a tree in order; checks the heap order and the least walltimes on the way."""
     order: list[int] = []
     stack: list[int] = []
+    records: dict[int, list[int]] = {}  # plain lists: a value of an array by itself takes ten times as long
     at = root
     while at >= 0 or stack:
         while at >= 0:
             stack.append(at)
-            at = int(tree[at, L.T_LEFT])
+            record = records.get(at) or records.setdefault(at, tree[at].tolist())
+            at = record[L.T_LEFT]
         at = stack.pop()
         order.append(at)
-        least = int(tree[at, L.T_WALL])
-        for side in (L.T_LEFT, L.T_RIGHT):
-            child = int(tree[at, side])
+        record = records[at]
+        least = record[L.T_WALL]
+        for child in (record[L.T_LEFT], record[L.T_RIGHT]):
             if child >= 0:
-                _require(bool(tree[child, L.T_RANDOM] <= tree[at, L.T_RANDOM]), "a tree is out of heap order")
-                least = min(least, int(tree[child, L.T_MIN]))
-        _require(least == tree[at, L.T_MIN], f"the least walltime at slot {at} is wrong")
-        at = int(tree[at, L.T_RIGHT])
-    keys = [tuple(tree[slot, : L.T_TIE + 1].tolist()) for slot in order]
+                below = records.get(child) or records.setdefault(child, tree[child].tolist())
+                _require(below[L.T_RANDOM] <= record[L.T_RANDOM], "a tree is out of heap order")
+                least = min(least, below[L.T_MIN])
+        _require(least == record[L.T_MIN], "the least walltime at slot {} is wrong", at)
+        at = record[L.T_RIGHT]
+    keys = [tuple(records[slot][: L.T_TIE + 1]) for slot in order]
     _require(keys == sorted(set(keys)), "a tree is out of order")
     return order
 
@@ -185,24 +194,21 @@ def _check_buckets(state: State) -> None:
     seen: set[int] = set()
     for place in range(int(meta[L.M_ACTIVE])):
         bucket = int(state.work.active[place])
-        _require(bool(state.work.buckets[bucket, L.B_ACTIVE] == place), f"bucket {bucket} does not know its place")
+        _require(state.work.buckets[bucket, L.B_ACTIVE] == place, "bucket {} does not know its place", bucket)
         order = _in_order(state.work.rank, int(state.work.buckets[bucket, L.B_ROOT]))
-        _require(len(order) == state.work.buckets[bucket, L.B_COUNT] > 0, f"bucket {bucket} counts wrongly")
-        _require(order[0] == state.work.buckets[bucket, L.B_HEAD], f"bucket {bucket} has another head")
+        _require(len(order) == state.work.buckets[bucket, L.B_COUNT] > 0, "bucket {} counts wrongly", bucket)
+        _require(order[0] == state.work.buckets[bucket, L.B_HEAD], "bucket {} has another head", bucket)
         head = state.work.entries[order[0], [L.E_KEY, L.E_JOB]]
         kept = state.work.buckets[bucket, [L.B_HEAD_KEY, L.B_HEAD_JOB]]
-        _require(bool((head == kept).all()), f"bucket {bucket} places its head wrongly")
+        _require((head == kept).all(), "bucket {} places its head wrongly", bucket)
         least = state.work.rank[state.work.buckets[bucket, L.B_ROOT], L.T_MIN]
-        _require(bool(state.work.buckets[bucket, L.B_LEAST] == least), f"bucket {bucket} has another least walltime")
-        for slot in order:
-            _require(bool(state.work.entries[slot, L.E_BUCKET] == bucket), f"entry {slot} is in a bucket not its own")
-            _require(
-                bool(state.work.rank[slot, L.T_TIE] == state.work.entries[slot, L.E_FIRST]),
-                f"entry {slot} lies wrongly",
-            )
+        _require(state.work.buckets[bucket, L.B_LEAST] == least, "bucket {} has another least walltime", bucket)
+        entries = state.work.entries[order]
+        _require((entries[:, L.E_BUCKET] == bucket).all(), "an entry in bucket {} is in another's, too", bucket)
+        _require((state.work.rank[order, L.T_TIE] == entries[:, L.E_FIRST]).all(), "bucket {}: a tie is wrong", bucket)
         if meta[L.M_BY_TIME]:
             timed = _in_order(state.work.by_time, int(state.work.buckets[bucket, L.B_TIME_ROOT]))
-            _require(set(timed) == set(order), f"bucket {bucket}: the two indexes differ")
+            _require(set(timed) == set(order), "bucket {}: the two indexes differ", bucket)
         seen.update(order)
     _require(seen == set(np.flatnonzero(where == L.WHERE_BUCKET).tolist()), "buckets do not hold the eligible work")
     timers = _in_order(state.work.rank, int(meta[L.M_TIMER_ROOT]))
@@ -211,18 +217,62 @@ def _check_buckets(state: State) -> None:
     runs = state.work.runs[: int(meta[L.M_RUN_TOP])]
     refs.update(runs[runs[:, L.R_NODES] > 0][:, L.R_BUCKET].tolist())
     for bucket, count in refs.items():
-        _require(bool(state.work.buckets[bucket, L.B_REFS] == count), f"bucket {bucket} counts its references wrongly")
+        _require(state.work.buckets[bucket, L.B_REFS] == count, "bucket {} counts its references wrongly", bucket)
 
 
-def _check_licences(state: State) -> None:
+def _check_licences(state: State, runs: Records) -> None:
     """What is held is what running attempts want."""
     held: Counter[str] = Counter()
-    for run in running(state):
+    for run in runs:
         spec = state.catalogue.class_specs[int(run["class_id"])]
         assert spec is not None
         held.update(spec.licences)
     for row in state.licences.rows():
-        _require(row.used == held[row.name], f"licence {row.name}: {held[row.name]} are held, counted {row.used}")
+        _require(row.used == held[row.name], "licence {}: {} are held, counted {}", row.name, held[row.name], row.used)
+
+
+def _check_domains(state: State) -> None:
+    """Domains are what nodes say, and the nodes of each are neighbours."""
+    domains, rows = state.domains, len(state.nodes.names)
+    if not domains.levels:
+        _require(not state.meta[L.M_LEVELS] and not state.meta[L.M_COMPACT], "there are domains without a topology")
+        return
+    order = domains.node_order[:rows].tolist()
+    _require(sorted(order) == list(range(rows)), "the order of nodes does not name each of them once")
+    _require(state.nodes.rows[order, L.N_PLACE].tolist() == list(range(rows)), "nodes do not know their places")
+    members: dict[tuple[str, ...], list[int]] = {}
+    for row in range(rows):
+        path = domains.path_of(row) if state.nodes.rows[row, L.N_STATE] != L.NODE_GONE else ()
+        for level in range(len(domains.levels)):
+            name = path[: level + 1] if level < len(path) and path[level] else ()
+            at = int(domains.domain_of[level, row]) - 1
+            _require((domains.names[at] if at >= 0 else ()) == name, "node {} is in another domain", row)
+            if name:
+                members.setdefault(name, []).append(row)
+    _require(sorted(members) == sorted(name for name in domains.names if name), "a domain is empty, or unknown")
+    listed = []
+    for level in range(len(domains.levels)):
+        first, last = domains.level_domains[level].tolist()
+        listed += [(level, at) for at in domains.listed[first:last].tolist()]
+    _require(len(listed) == len(members), "not every domain is listed once")
+    for level, at in listed:
+        name = domains.names[at]
+        first, last = domains.domains[at, [L.DOMAIN_FIRST, L.DOMAIN_LAST]].tolist()
+        _require(sorted(order[first:last]) == members[name], "domain {} has other nodes", name)
+        _require(len(name) == level + 1, "domain {} is listed with another level", name)
+        wider = [width for width in range(1, len(name)) if name[width - 1]]
+        parent = int(domains.domains[at, L.DOMAIN_PARENT]) - 1
+        around = domains.names[parent] if parent >= 0 else ()
+        _require(around == name[: max(wider, default=0)], "domain {} is in another one", name)
+
+
+def _most(state: State, spec: ClassSpec, rows: Ints) -> int:
+    """How many of these rows may be used together."""
+    if not spec.within:
+        return rows.size
+    level = state.domains.level_of(spec.within)
+    here = state.domains.domain_of[level, rows] if level >= 0 else np.zeros(0, np.int64)
+    return int(np.bincount(here[here > 0]).max(initial=0))
 
 
 def _check_fits(state: State) -> None:
@@ -239,19 +289,45 @@ def _check_fits(state: State) -> None:
         open_now = admitted.copy()
         open_now[state.bookings.closed_rows(spec.booking, state.clock_ms, rows)] = False
         now = np.flatnonzero(open_now & (state.nodes.free[:rows] >= wanted).all(axis=1))
-        ever = int((admitted & (state.nodes.capacity[:rows] >= wanted).all(axis=1)).sum())
+        ever = np.flatnonzero(admitted & (state.nodes.capacity[:rows] >= wanted).all(axis=1))
         _require(
-            now.size == state.catalogue.shapes[shape, L.S_FIT],
-            f"{spec.request}: fits on {now.size} rows, counted otherwise",
+            _most(state, spec, now) == state.catalogue.shapes[shape, L.S_FIT],
+            "{}: fits on {} rows, counted otherwise",
+            spec.request,
+            _most(state, spec, now),
         )
         _require(
-            ever == state.catalogue.shapes[shape, L.S_EVER],
-            f"{spec.request}: could fit on {ever} rows, counted otherwise",
+            _most(state, spec, ever) == state.catalogue.shapes[shape, L.S_EVER],
+            "{}: could fit on {} rows, counted otherwise",
+            spec.request,
+            _most(state, spec, ever),
         )
+        line = int(state.catalogue.shapes[shape, L.S_WITHIN]) - 1
+        _require((line >= 0) == bool(spec.within), "{}: counted by domain, or not, wrongly", spec.request)
+        if line >= 0:
+            _check_line(state, spec, shape, line, now, ever)
         _require(
             not now.size or bool(now[0] >= state.catalogue.shapes[shape, L.S_FROM]),
-            f"{spec.request}: first-fit would miss a row",
+            "{}: first-fit would miss a row",
+            spec.request,
         )
+
+
+def _check_line(state: State, spec: ClassSpec, shape: int, line: int, now: Ints, ever: Ints) -> None:
+    """The counts by domain, and in how many domains they are the most."""
+    domains = state.domains
+    level = domains.level_of(spec.within)
+    _require(domains.within[line, L.WITHIN_SHAPE] == shape + 1, "{}: its line is another's", spec.request)
+    _require(domains.within[line, L.WITHIN_LEVEL] == level, "{}: its line has another level", spec.request)
+    for rows, table, most, at in (
+        (now, domains.domain_fit, L.S_FIT, L.WITHIN_AT),
+        (ever, domains.domain_ever, L.S_EVER, L.WITHIN_EVER_AT),
+    ):
+        counted = np.bincount(domains.domain_of[level, rows], minlength=table.shape[1] + 1)[1:] if level >= 0 else 0
+        _require((table[line] == counted).all(), "{}: counted otherwise in a domain", spec.request)
+        top = int(state.catalogue.shapes[shape, most])
+        alike = int((table[line] == top).sum())
+        _require(not top or domains.within[line, at] == alike, "{}: the most is in {} domains", spec.request, alike)
 
 
 def _admitted(state: State, spec: ClassSpec, shape: int, alike: list[list[int]]) -> Mask:
@@ -263,6 +339,8 @@ def _admitted(state: State, spec: ClassSpec, shape: int, alike: list[list[int]])
     for group in alike if spec.constraints else ():
         if not all(requirement.holds(state.nodes.labels[group[0]]) for requirement in spec.constraints):
             admitted[group] = False
+    if spec.within:
+        admitted &= state.domains.are_in(spec.within, np.arange(rows))
     if spec.booking and not state.bookings.anywhere(spec.booking):
         mine = state.bookings.rows_of(spec.booking)
         admitted[[row for row in range(rows) if row not in mine]] = False
@@ -280,11 +358,9 @@ def _check_ends(state: State) -> None:
         set(order) | set(unlisted) == set(finite.tolist()),
         "the projected releases are not those of the running attempts",
     )
-    for slot in order:
-        _require(
-            bool(state.work.ends[slot, L.T_KEY] == state.work.runs[slot, L.R_END]),
-            f"run {slot} is released at another time",
-        )
+    _require(
+        (state.work.ends[order, L.T_KEY] == state.work.runs[order, L.R_END]).all(), "a run is released at another time"
+    )
 
 
 def _check_reservations(state: State) -> None:
@@ -292,12 +368,11 @@ def _check_reservations(state: State) -> None:
     for k, reservation in enumerate(table):
         slot = int(reservation[L.V_ENTRY])
         if slot >= 0:
+            _require(state.work.entries[slot, L.E_JOB] == reservation[L.V_JOB], "reservation {} is of another job", k)
             _require(
-                bool(state.work.entries[slot, L.E_JOB] == reservation[L.V_JOB]), f"reservation {k} is of another job"
-            )
-            _require(
-                bool(state.work.entries[slot, L.E_RESERVED] == k),
-                f"job {reservation[L.V_JOB]} does not know its reservation",
+                state.work.entries[slot, L.E_RESERVED] == k,
+                "job {} does not know its reservation",
+                reservation[L.V_JOB],
             )
     if state.meta[L.M_BACKFILL] != L.BACKFILL_CONSERVATIVE:
         reserved = state.work.reserved[: int(state.meta[L.M_RESERVED]), L.Q_NODE].tolist()
@@ -337,9 +412,9 @@ def _check_timelines(state: State) -> None:
                     truth += sign * state.catalogue.request[: truth.shape[0], shape]
             said = next(amounts for at, amounts in reversed(points) if at <= time)
             holds = (said <= truth).all() if state.nodes.rows[row, L.N_MERGED] else (said == truth).all()
-            _require(bool(holds), f"row {row} is said to have {said} at {time}, it has {truth}")
+            _require(holds, "row {} is said to have {} at {}, it has {}", row, said, time, truth)
         last = bool((points[-1][1] == truth).all())
-        _require(last, f"row {row} is said to have {points[-1][1]} in the end, it has {truth}")
+        _require(last, "row {} is said to have {} in the end, it has {}", row, points[-1][1], truth)
 
 
 def _shape_of_run(state: State, run: int) -> int:

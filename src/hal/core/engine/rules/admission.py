@@ -61,6 +61,8 @@ def set_id(state: State, spec: ClassSpec) -> int:
     key: tuple[Any, ...] = tuple(sorted(set(spec.constraints), key=_requirement_key))
     if spec.booking:
         key = (*key, ("booking", spec.booking))
+    if spec.within:
+        key = (*key, ("within", spec.within))
     if state.plugins.filters:
         key = (*key, spec.shape_key())
     there = catalogue.set_ids.get(key)
@@ -80,6 +82,17 @@ def set_id(state: State, spec: ClassSpec) -> int:
     state.admit(range(len(nodes.names)), cset, spec)
     nodes.allowed[cset, : masks.shape[0]] &= masks
     return cset
+
+
+def admit_within(state: State) -> None:
+    """Work out anew which nodes the classes may ever use that ask for a domain: the levels have changed (part of
+    `apply`)."""
+    for cset, spec in enumerate(state.catalogue.sets):
+        if spec is not None and spec.within:
+            masks = _masks(state, spec, anew=False)
+            state.admit(range(len(state.nodes.names)), cset, spec)
+            state.nodes.allowed[cset, : masks.shape[0]] &= masks
+    state.open_nodes()
 
 
 def use_filters(state: State, filters: list[Filter], stopped: frozenset[str]) -> None:

@@ -18,6 +18,7 @@ from hal.core.engine.policies import (
     preempt_named,
     score_named,
 )
+from hal.core.engine.rules.admission import admit_within
 from hal.core.engine.rules.licensing import set_totals
 from hal.core.engine.rules.owners import owner_ids_in_use, plain_owner
 from hal.core.engine.rules.policy_tables import set_policy
@@ -28,7 +29,7 @@ from hal.core.interfaces.order import Order
 from hal.core.interfaces.preempt import Preempt
 from hal.core.interfaces.score import Score
 from hal.core.kernels.structures import layout as L
-from hal.core.kernels.structures.declared import SEARCHED_ENTRIES, STANDINGS
+from hal.core.kernels.structures.declared import LEVELS, SEARCHED_ENTRIES, STANDINGS
 from hal.core.model.policy import Policy, PreemptMode, Qos, Reclaim
 
 BACKFILL_KERNELS: Final = {
@@ -54,6 +55,28 @@ def new_state(
     use_config(state, state.config)
     state.rewire()
     return state
+
+
+def _use_levels(state: State, levels: tuple[str, ...]) -> None:
+    """Name the topology's levels; nodes keep the domains of those that keep their names."""
+    domains = state.domains
+    if levels != domains.levels:
+        paths = domains.use_levels(levels, len(state.nodes.names))
+        state.meta[L.M_LEVELS] = len(levels)
+        state.allocation.resize({LEVELS: max(len(levels), 1)}, emptied=True)
+        state.make_room_for_domains([path for path in paths if path is not None])
+        for node, path in enumerate(paths):
+            domains.put(node, path)
+        for line in range(int(state.meta[L.M_WITHIN])):
+            shape = int(domains.within[line, L.WITHIN_SHAPE]) - 1
+            spec = state.catalogue.shape_specs[shape] if shape >= 0 else None
+            if spec is not None:
+                domains.within[line, L.WITHIN_LEVEL] = domains.level_of(spec.within)
+        state.rewire()
+        admit_within(state)
+        state.settle_domains()
+        state.recount(0, int(state.meta[L.M_SHAPES]))
+    state.settle_domains()
 
 
 def policies_of(config: EngineConfig) -> tuple[Order | None, Score | None, Preempt | None, list[Filter]]:
@@ -84,6 +107,7 @@ def use_config(state: State, config: EngineConfig) -> None:
     state.renew_timelines()
     state.meta[L.M_PARKING] = int(config.parking)
     state.meta[L.M_CLAIM_AFTER] = config.claim_after_ms
+    _use_levels(state, config.levels)
     set_totals(state, None if config.policy is None else config.policy.licences)
     top = config.backfill is Backfill.TOP_K
     state.meta[L.M_MAX_RESERVATIONS] = config.reservations if top else config.max_reservations

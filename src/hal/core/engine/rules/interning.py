@@ -87,6 +87,9 @@ def shape_id(state: State, spec: ClassSpec) -> int:
     catalogue.shapes[shape, L.S_CSET] = cset
     name_booking(state, shape, spec)
     want_licences(state, shape, spec)
+    if spec.within:
+        state.allocation.resize(state.domains.line_rooms(state.meta))
+        catalogue.shapes[shape, L.S_WITHIN] = 1 + state.domains.give_line(state.meta, shape, spec.within)
     state.rewire()
     state.recount(shape, shape + 1)
     return shape
@@ -110,6 +113,9 @@ def _forget_classes(state: State, keep: set[int]) -> bool:
             catalogue.shape_specs[shape] = None
             catalogue.shape_free.append(shape)
             catalogue.request[:, shape] = L.INF
+            if catalogue.shapes[shape, L.S_WITHIN]:
+                state.domains.take_line(state.meta, int(catalogue.shapes[shape, L.S_WITHIN]) - 1)
+                catalogue.shapes[shape, L.S_WITHIN] = 0
             catalogue.shapes[shape, L.S_FIT] = 0
             catalogue.shapes[shape, L.S_EVER] = 0
             catalogue.shapes[shape, L.S_CSET] = 0

@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 
 from hal.core.engine.state import State
+from hal.core.kernels.nodes.rows import count_node
 from hal.core.kernels.structures import layout as L
 from hal.core.kernels.structures.arrays import Ints
 
@@ -42,6 +43,13 @@ def contribution(state: State, rows: Sequence[int]) -> Ints:
     return counts
 
 
+def discount(state: State, rows: Sequence[int]) -> None:
+    """Before these nodes change: they count no more for shapes whose nodes must be in one domain. `count_apart` counts
+    them again (part of `apply`)."""
+    for row in rows if state.meta[L.M_WITHIN] else ():
+        count_node(state.at, row, -1)
+
+
 def count_apart(state: State, before: Ints, rows: Sequence[int]) -> None:
     """Set the counts as they are now (part of `apply`).
 
@@ -50,8 +58,11 @@ def count_apart(state: State, before: Ints, rows: Sequence[int]) -> None:
     """
     now = contribution(state, rows)
     shapes = state.catalogue.shapes[: now.shape[1]]
-    shapes[:, L.S_FIT] += now[FIT_NOW] - before[FIT_NOW]
-    shapes[:, L.S_EVER] += now[FIT_EVER] - before[FIT_EVER]
+    plain = shapes[:, L.S_WITHIN] == 0
+    shapes[plain, L.S_FIT] += (now[FIT_NOW] - before[FIT_NOW])[plain]
+    shapes[plain, L.S_EVER] += (now[FIT_EVER] - before[FIT_EVER])[plain]
+    for row in rows if state.meta[L.M_WITHIN] else ():
+        count_node(state.at, row, 1)
     if state.catalogue.shape_free:
         shapes[state.catalogue.shape_free, L.S_FIT] = 0
         shapes[state.catalogue.shape_free, L.S_EVER] = 0

@@ -15,7 +15,7 @@ from hal.core.kernels.structures import layout as L
 from hal.core.kernels.structures.arrays import Entry
 from hal.core.kernels.structures.declared import LEDGERS, OWNER_LEDGERS, QUEUES, SHARE_NODES
 from hal.core.model.policy import Discipline, Limit, Queue, Reclaim, Weights
-from hal.core.model.policy_hours import is_open, next_close_ms, next_open_ms
+from hal.core.model.policy_hours import UTC_OFFSETS, ZoneOffsets, is_open, next_close_ms, next_open_ms
 from hal.core.model.policy_scope import Owner, ledger, lineage
 
 DISCIPLINES: Final = {
@@ -104,22 +104,28 @@ def _queue_id(state: State, name: str) -> int:
     if not queue.starts:
         shares.queues[row, L.Y_SHUT] = 1
     elif queue.hours:
-        accounts.hours.append((row, queue.hours))
-        shares.queues[row, L.Y_SHUT] = int(not is_open(queue.hours, state.clock_ms))
+        zone = zone_of(state, queue)
+        accounts.hours.append((row, queue.hours, zone))
+        shares.queues[row, L.Y_SHUT] = int(not is_open(queue.hours, state.clock_ms, zone))
         next_edge(state, state.clock_ms)
     return row
+
+
+def zone_of(state: State, queue: Queue) -> ZoneOffsets:
+    """The offsets of the zone of a queue's hours."""
+    return state.config.zones.get(queue.zone, UTC_OFFSETS)
 
 
 def next_edge(state: State, now_ms: int) -> None:
     """When hours or periods next change what may start."""
     accounts = accounts_of(state)
     edge = L.INF
-    for _row, hours in accounts.hours:
-        if is_open(hours, now_ms):
-            closes = next_close_ms(hours, now_ms)
+    for _row, hours, zone in accounts.hours:
+        if is_open(hours, now_ms, zone):
+            closes = next_close_ms(hours, now_ms, zone)
             edge = min(edge, L.INF if closes is None else closes)
         else:
-            edge = min(edge, next_open_ms(hours, now_ms))
+            edge = min(edge, next_open_ms(hours, now_ms, zone))
     count = len(accounts.ledger_names)
     ends = state.shares.ledgers[:count, L.G_ENDS][state.shares.ledgers[:count, L.G_PERIOD] > 0]
     state.meta[L.M_NEXT_EDGE] = min(edge, int(ends.min(initial=L.INF)))

@@ -129,8 +129,8 @@ def _keys_now(state: State, slots: Ints) -> Ints:
 def turn_hours(state: State, now_ms: int) -> None:
     """Open and shut queues by their hours at `now_ms`."""
     accounts = accounts_of(state)
-    for row, hours in accounts.hours:
-        shut = int(not is_open(hours, now_ms))
+    for row, hours, zone in accounts.hours:
+        shut = int(not is_open(hours, now_ms, zone))
         if shut != state.shares.queues[row, L.Y_SHUT]:
             state.shares.queues[row, L.Y_SHUT] = shut
             state.wake_all()

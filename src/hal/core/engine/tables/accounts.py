@@ -16,6 +16,7 @@ from hal.core.kernels.structures import layout as L
 from hal.core.kernels.structures.arrays import Ints
 from hal.core.kernels.structures.declared import ShareTables
 from hal.core.model.policy import Policy
+from hal.core.model.policy_hours import ZoneOffsets
 
 GIB: Final = 1 << 30
 
@@ -81,8 +82,8 @@ class Accounts:
         """By node of the tree of shares."""
         self.turn_ids: dict[tuple[str, str], int] = {}
         """By queue and user: the owner whose O_TURN counts."""
-        self.hours: list[tuple[int, tuple[str, ...]]] = []
-        """Queues that have hours: row, hours."""
+        self.hours: list[tuple[int, tuple[str, ...], ZoneOffsets]] = []
+        """Queues that have hours: row, hours, and the zone of these."""
         self.hour_ledgers: dict[LedgerName, int] = {}
         """Those of `ledger_ids` that count hours."""
         self.idle: dict[LedgerName, Spent] = {}

@@ -8,13 +8,14 @@ million of them is nothing but waiting for lines.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 import numpy as np
 
 from hal.core.kernels.structures.declaration import DECLARED, Declaration, Growth, Room
-from hal.core.kernels.structures.memory import Tables
+from hal.core.kernels.structures.memory import Tables, address_block, point_at
 
 LINE_BYTES: Final = 64
 COPY_STEP: Final = 1 << 13
@@ -29,7 +30,7 @@ def in_lines(shape: tuple[int, ...], dtype: str, make: Callable[[int, str], Any]
     make: what gives the memory; `np.empty` where all is written before it is read.
     """
     item = np.dtype(dtype).itemsize
-    count = int(np.prod(shape))
+    count = math.prod(shape)
     whole = make(count + LINE_BYTES // item - 1, dtype)
     first = -(whole.ctypes.data // item) % (LINE_BYTES // item)
     return whole[first : first + count].reshape(shape)
@@ -39,7 +40,8 @@ class Allocation:
     """Holds the size of every room, and puts the arrays that follow from them into the objects that own the tables.
 
     `sizes`: by name of the room, records that there is room for. `remade`: tables whose array is new since `rewire` of
-    the state last looked: what was kept in those that are refilled is lost.
+    the state last looked: what was kept in those that are refilled is lost. `_block`: the addresses
+    of all tables when they were last asked for, and those tables, without outputs, which plans alone keep; None before.
     """
 
     def __init__(self, owners: Mapping[str, Any]) -> None:
@@ -48,6 +50,7 @@ class Allocation:
         rooms = {room.name: room.first for declared in DECLARED.values() for room in declared.rooms}
         self.sizes: dict[str, int] = rooms
         self.remade: set[str] = set()
+        self._block: tuple[Any, dict[str, Any]] | None = None
         for declared in DECLARED.values():
             self._put(declared, _fresh(declared, declared.size(self.sizes)))
 
@@ -58,6 +61,25 @@ class Allocation:
     def tables(self) -> Tables:
         """All arrays as kernels see them."""
         return Tables({name: self.array(name) for name in DECLARED})
+
+    def block(self) -> Any:
+        """The block of addresses of all tables, the caller's own: see `address_block`.
+
+        Asking an array for its address takes longer than all else here, so what was not replaced is not asked again.
+        """
+        tables = self.tables()
+        if self._block is None:
+            block = address_block(tables)
+            if not isinstance(block, np.ndarray):
+                return block
+        else:
+            block, before = self._block
+            for name, array in vars(tables).items():
+                if array is not before.get(name):
+                    point_at(block, name, array)
+        lasting = {name for name, declared in DECLARED.items() if declared.growth is not Growth.OUTPUT}
+        self._block = block, {name: array for name, array in vars(tables).items() if name in lasting}
+        return block.copy()
 
     def size(self, room: Room) -> int:
         """Records of this kind that there is room for."""
@@ -98,7 +120,7 @@ class Allocation:
         """
         meta = self.array("meta")
         copy = Allocation.__new__(Allocation)
-        copy.owners, copy.sizes, copy.remade = dict(owners), dict(self.sizes), set()
+        copy.owners, copy.sizes, copy.remade, copy._block = dict(owners), dict(self.sizes), set(), None
         for declared in DECLARED.values():
             for room in declared.rooms:
                 if room.top >= 0:

@@ -27,6 +27,9 @@ class Nodes(NodeTables):
         """By node index; replaced, never changed in place."""
         self.health: list[str] = []
         """By node index: a value of `events.Health`."""
+        self.withheld: dict[int, dict[int, int]] = {}
+        """By node index and resource index: what is neither free nor held; only what is not 0. Replaced, never changed
+        in place."""
         self.by_name: dict[str, int] = {}
         """Node index of every node that is here, without tombstones."""
         self.changes = 0
@@ -43,6 +46,16 @@ class Nodes(NodeTables):
         """Blocks and groups of nodes: as many as there is room for nodes."""
         nodes = self.free.shape[0]
         return {NODE_BLOCKS: (nodes + L.BLOCK - 1) // L.BLOCK, NODE_GROUPS: (nodes >> L.ROOM_BITS) + 1}
+
+    def withhold(self, node: int, amounts: dict[str, int]) -> None:
+        """Withhold these amounts of a node, by resource name, and nothing else any more."""
+        for resource, amount in self.withheld.pop(node, {}).items():
+            self.free[node, resource] += amount
+        held = {self.resources.index(name): amount for name, amount in amounts.items() if amount}
+        for resource, amount in held.items():
+            self.free[node, resource] -= amount
+        if held:
+            self.withheld[node] = held
 
     def admit(self, some: Iterable[int], constraint_set: int, spec: ClassSpec, booked: set[int] | None) -> None:
         """Work out which of some nodes a constraint set admits: up, labels as required, and if so booked.

@@ -10,7 +10,7 @@ import numpy as np
 from hal.core.engine.classes import ClassSpec
 from hal.core.engine.state import State
 from hal.core.engine.tables.bookings import Booked, BookingSpec
-from hal.core.engine.why.foresight import admitted
+from hal.core.engine.why.foresight import admitted, together
 from hal.core.kernels.structures import layout as L
 from hal.core.kernels.structures.arrays import Ints
 from hal.core.model.policy_check import instant_text
@@ -33,7 +33,7 @@ def kept_off(state: State, job: int, slot: int, spec: ClassSpec, now_ms: int) ->
     until = state.nodes.rows[rows, L.N_AHEAD]
     until[np.isin(rows, state.bookings.closed_rows("", now_ms, len(state.nodes.names)))] = now_ms
     met = until < min(now_ms + wall_ms, L.INF)
-    if rows.size < spec.nodes or rows.size - int(met.sum()) >= spec.nodes:
+    if together(state, spec, rows) < spec.nodes or together(state, spec, rows[~met]) >= spec.nodes:
         return None
     there = set(rows[met].tolist())
     first = next(booked for booked in state.bookings.all if booked.spec.end_ms > now_ms and there & set(booked.rows))

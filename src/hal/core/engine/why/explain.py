@@ -13,8 +13,8 @@ from hal.core.engine.errors import EngineError
 from hal.core.engine.state import State
 from hal.core.engine.views import rows_of_run
 from hal.core.engine.why.booked import kept_off
-from hal.core.engine.why.feasible import fits_ever, offers_needed
-from hal.core.engine.why.foresight import RESERVED, admitted, entries_of, forecast, position
+from hal.core.engine.why.feasible import enough_known, never_fits, offers_needed
+from hal.core.engine.why.foresight import RESERVED, admitted, entries_of, first_entries, forecast, position
 from hal.core.engine.why.licensed import unlicensed
 from hal.core.engine.why.refused import refused
 from hal.core.kernels.structures import layout as L
@@ -24,16 +24,20 @@ from hal.core.model.verdict import Reason, Verdict
 
 MAX_LISTED = 5
 """Nodes, offers or jobs that a message names."""
-NOT_OFFERED = "; and no machine that could be rented is offered for it"
-"""Of what was accepted when some node, or some offer, could hold it."""
 
 
-def explain(state: State, job: int, now_ms: int) -> Verdict:
-    """Why the first waiting tasks of a job do not run. Raises EngineError for a job that neither waits nor runs."""
+def explain(state: State, job: int, now_ms: int, *, brief: bool = False) -> Verdict:
+    """Why the first waiting tasks of a job do not run.
+
+    Args:
+        brief: only the reason, for a list of many jobs: without forecast, rivals and numbers, in some ten microseconds.
+    Raises:
+        EngineError: it neither waits nor runs.
+    """
     claimed = _claimed(state, job, now_ms) if state.meta[L.M_CLAIMS] else None
     if claimed is not None:
         return claimed
-    slots = entries_of(state, job)
+    slots = first_entries(state, job) if brief else entries_of(state, job)
     if not slots.shape[0]:
         runs = state.work.runs[: int(state.meta[L.M_RUN_TOP])]
         if ((runs[:, L.R_NODES] > 0) & (runs[:, L.R_JOB] == job)).any():
@@ -51,7 +55,7 @@ def explain(state: State, job: int, now_ms: int) -> Verdict:
     shape = int(state.catalogue.classes[class_id, L.C_SHAPE])
     booked = kept_off(state, job, slot, spec, now_ms)
     if booked is not None:
-        return _placed(state, booked, slot, shape, now_ms)
+        return booked if brief else _placed(state, booked, slot, shape, now_ms)
     if state.catalogue.shapes[shape, L.S_EVER] < spec.nodes:
         silent = state.plugins.unasked(spec.shape_key())
         if silent:
@@ -60,14 +64,11 @@ def explain(state: State, job: int, now_ms: int) -> Verdict:
                 message=f"filter '{silent[0]}' failed before it decided where such jobs may run: none of them "
                 "starts until it works again",
             )  # fmt: skip
-        impossible = fits_ever(state, spec)
-        if impossible is not None:
-            return Verdict(
-                job=job, reason=Reason.IMPOSSIBLE, message=f"{impossible.message}{NOT_OFFERED}",
-                resource=impossible.resource, asked=impossible.asked, available=impossible.largest,
-                node=impossible.node,
-            )  # fmt: skip
-        offers = offers_needed(state, spec)
+        known = enough_known(state, spec, shape)
+        never = None if known else never_fits(state, spec)
+        if never is not None:
+            return never.verdict(job)
+        offers = () if known else offers_needed(state, spec)
         if offers:
             return Verdict(
                 job=job, reason=Reason.OFFER, asked=spec.nodes,
@@ -77,18 +78,21 @@ def explain(state: State, job: int, now_ms: int) -> Verdict:
         up = int(state.catalogue.shapes[shape, L.S_EVER])
         return Verdict(
             job=job, reason=Reason.NODES_DOWN, asked=0,
-            message=f"needs {plural(spec.nodes, 'node')}; of those that could hold it "
+            message=f"needs {plural(spec.nodes, 'node')}{_of_one(spec)}; of those that could hold it "
             f"{up or 'none'} {'is' if up < 2 else 'are'} up",
         )  # fmt: skip
-    ruled = refused(state, job, slot, spec, now_ms)
+    ruled = refused(state, job, slot, spec, now_ms, brief=brief)
     if ruled is not None:
         return ruled
-    licence = unlicensed(state, job, slot, spec, now_ms)
+    licence = unlicensed(state, job, slot, spec, now_ms, brief=brief)
     if licence is not None:
-        return _placed(state, licence, slot, shape, now_ms)
+        return licence if brief else _placed(state, licence, slot, shape, now_ms)
+    fit = int(state.catalogue.shapes[shape, L.S_FIT])
+    if brief:
+        reason = Reason.RESOURCES if fit < spec.nodes else _why_overtaken(state)
+        return Verdict(job=job, reason=reason, message="")
     ahead = position(state, slot, shape)
     starts_at_ms, basis = forecast(state, slot, spec, shape, now_ms)
-    fit = int(state.catalogue.shapes[shape, L.S_FIT])
     if fit >= spec.nodes:
         return _overtaken(state, job, slot, shape, spec, now_ms, ahead, starts_at_ms, basis)
     resource, asked, available, node = _shortage(state, spec, shape)
@@ -99,6 +103,10 @@ def explain(state: State, job: int, now_ms: int) -> Verdict:
     if spec.nodes > 1:
         have = {0: "no node has", 1: "1 node has"}.get(fit, f"{fit} nodes have")
         message = f"waits for {what} on each of {spec.nodes} nodes; {have} all it needs free now"
+        if spec.within:
+            everywhere = _fits_anywhere(state, shape)
+            where = f"on {plural(everywhere, 'node')}, but on {f'at most {fit}' if fit else 'none'}{_of_one(spec)}"
+            message = f"waits for {what} on each of {spec.nodes} nodes{_of_one(spec)}; it fits {where} now"
     return Verdict(
         job=job, reason=Reason.RESOURCES, resource=resource, asked=asked, available=available, node=node,
         message=message,
@@ -180,9 +188,10 @@ def _overtaken(
     basis: str,
 ) -> Verdict:  # fmt: skip
     """It fits now and does not run: it is new, or what fits is reserved for jobs ahead."""
-    if not state.meta[L.M_RESERVATIONS]:
+    reason = _why_overtaken(state)
+    if reason is Reason.NOT_CONSIDERED:
         return Verdict(
-            job=job, reason=Reason.NOT_CONSIDERED, message="fits now; the next pass considers it", starts_at_ms=now_ms,
+            job=job, reason=reason, message="fits now; the next pass considers it", starts_at_ms=now_ms,
             basis="free now", position=ahead,
         )  # fmt: skip
     reservations = state.work.reservations[: int(state.meta[L.M_RESERVATIONS])]
@@ -194,12 +203,27 @@ def _overtaken(
         helps = (f"a walltime of at most {format_duration(until - now_ms)} could let it start now",)
     fit = int(state.catalogue.shapes[shape, L.S_FIT])
     return Verdict(
-        job=job, reason=Reason.PRIORITY,
-        message=f"fits on {plural(fit, 'node')} now ({spec.nodes} needed), but what "
+        job=job, reason=reason,
+        message=f"fits on {plural(fit, 'node')}{_of_one(spec)} now ({spec.nodes} needed), but what "
         "it needs is reserved for jobs ahead of it",
         starts_at_ms=starts_at_ms, basis=basis, forecast_at_ms=_of_when(state, basis, now_ms), position=ahead,
         helps=helps,
     )  # fmt: skip
+
+
+def _of_one(spec: ClassSpec) -> str:
+    return f" of one {spec.within}" if spec.within else ""
+
+
+def _fits_anywhere(state: State, shape: int) -> int:
+    """On how many nodes a shape fits now, in whichever domains."""
+    rows = admitted(state, shape)
+    there = state.nodes.open_now[state.catalogue.shapes[shape, L.S_CSET], rows] != 0
+    return int((there & (state.nodes.free[rows] >= state.catalogue.request[:, shape]).all(axis=1)).sum())
+
+
+def _why_overtaken(state: State) -> Reason:
+    return Reason.PRIORITY if state.meta[L.M_RESERVATIONS] else Reason.NOT_CONSIDERED
 
 
 def _of_when(state: State, basis: str, now_ms: int) -> int | None:

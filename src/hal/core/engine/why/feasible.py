@@ -5,7 +5,7 @@ Pure, O(nodes + offers) a question. Offers are looked at only where the nodes th
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 
 import msgspec
 import numpy as np
@@ -13,9 +13,16 @@ from msgspec.structs import replace
 
 from hal.core.engine.classes import ClassSpec
 from hal.core.engine.state import State
+from hal.core.engine.why.foresight import admitted, together
 from hal.core.kernels.structures import layout as L
+from hal.core.model.facts import GPUS_LABEL, SANDBOX_LABEL
 from hal.core.model.offer import Offer
-from hal.core.model.units import format_distinctly, plural
+from hal.core.model.units import format_amount, format_distinctly, plural
+from hal.core.model.verdict import Never, Reason
+
+SANDBOXES_NEED = "a node with bubblewrap: install it there (apt-get install bubblewrap), and start its agent again"
+MAX_RESOURCES_NAMED = 8
+"""Kinds of resources that a message lists."""
 
 
 class Impossible(msgspec.Struct, frozen=True):
@@ -32,15 +39,70 @@ class Impossible(msgspec.Struct, frozen=True):
     nodes: int
     nodes_that_fit: int
     message: str
+    apart: bool = False
+    """There are enough nodes, but not in one domain of the level that it names."""
 
 
-def fits_ever(state: State, spec: ClassSpec) -> Impossible | None:
+def fits_ever(
+    state: State, spec: ClassSpec, without: Set[str] = frozenset(), only: Set[str] | None = None
+) -> Impossible | None:
     """None when enough known nodes, up or not, and machines that are offered could hold the request when empty; else
-    which constraint the nodes fail."""
-    short = _shortage_of(spec, Machines(state))
-    if short is not None and state.offers and _shortage_of(spec, Machines(state, state.offers)) is None:
+    which constraint the nodes fail.
+
+    Args:
+        without: nodes that do not count.
+        only: nodes that alone count, and no offer; None: all.
+    """
+    short = _shortage_of(spec, Machines(state, without=without, only=only))
+    if short is None or only is not None or not state.offers:
+        return short
+    return None if _shortage_of(spec, Machines(state, state.offers, without)) is None else short
+
+
+def never_fits(
+    state: State, spec: ClassSpec, without: Set[str] = frozenset(), only: Set[str] | None = None
+) -> Never | None:
+    """The same as an answer for whoever submits it, or asks why it waits."""
+    short = fits_ever(state, spec, without, only)
+    if short is None:
         return None
-    return short
+    one = spec.nodes == 1
+    if not short.resource:
+        until = "a node like that" if one else "enough such nodes"
+        mend = "ask for fewer nodes" if short.nodes_that_fit else "ask for other labels; `hal nodes` lists the nodes"
+        if short.apart:
+            until = f"enough such nodes of one {spec.within}"
+            mend = "ask for fewer nodes, or for a wider level" if short.nodes_that_fit else "name another level"
+            mend += "; `hal topology` shows which nodes are where"
+        if _lacks_sandboxes(state, spec):
+            mend = f"its sandbox, or its queue's, needs {SANDBOXES_NEED}"
+        elif any(part.key == GPUS_LABEL for part in spec.constraints):
+            mend = "ask for whole GPUs, or let several jobs share one: `gpu_parts = true` under [engine] of hal.toml"
+    elif not short.largest:
+        there = [state.nodes.resources[at] for at in np.flatnonzero(state.nodes.capacity.any(axis=0)).tolist()]
+        until = f"a node with {short.resource}" if one else f"enough nodes with {short.resource}"
+        mend = f"nodes have {', '.join(there[:MAX_RESOURCES_NAMED])}, and no {short.resource}; `hal nodes` lists them"
+    else:
+        until = "a node that large" if one else "enough nodes that large"
+        fewer = "; `hal nodes` lists the nodes" if one else ", or for fewer nodes"
+        mend = f"ask for at most {format_amount(short.resource, short.largest)} {short.resource}{fewer}"
+    verbs = "joins or is" if one else "join or are"
+    return Never(
+        reason=Reason.IMPOSSIBLE, because=short.message, until=f"{until} {verbs} offered for rent", mend=mend,
+        resource=short.resource, asked=short.asked, available=short.largest, node=short.node,
+    )  # fmt: skip
+
+
+def _lacks_sandboxes(state: State, spec: ClassSpec) -> bool:
+    """Whether a sandbox is asked for, and no known node can make any."""
+    asked = any(part.key == SANDBOX_LABEL for part in spec.constraints)
+    return asked and not any(SANDBOX_LABEL in labels for labels in state.nodes.labels)
+
+
+def enough_known(state: State, spec: ClassSpec, shape: int) -> bool:
+    """Whether enough known nodes, up or not, could hold a shape when they are empty, and may. Whole columns."""
+    rows = admitted(state, shape)
+    return together(state, spec, rows[state.nodes.rows[rows, L.N_STATE] != L.NODE_GONE]) >= spec.nodes
 
 
 def offers_needed(state: State, spec: ClassSpec) -> tuple[str, ...]:
@@ -54,19 +116,35 @@ def offers_needed(state: State, spec: ClassSpec) -> tuple[str, ...]:
 class Machines:
     """What may hold a request: nodes by their index, and behind them offers, each of which counts for several."""
 
-    def __init__(self, state: State | None, offers: tuple[Offer, ...] = ()) -> None:
+    def __init__(
+        self,
+        state: State | None,
+        offers: tuple[Offer, ...] = (),
+        without: Set[str] = frozenset(),
+        only: Set[str] | None = None,
+    ) -> None:
         self._state = state
         self._offers = offers
+        self._without = without
+        self._only = only
         self._first = 0 if state is None else len(state.nodes.names)
         """From here on they are offers."""
 
     def all(self) -> list[int]:
-        """All of them but nodes that have left."""
+        """All of them but nodes that have left, or do not count."""
         offers = range(self._first, self._first + len(self._offers))
         if self._state is None:
             return list(offers)
         states = self._state.nodes.rows[: self._first, L.N_STATE]
-        return [*np.flatnonzero(states != L.NODE_GONE).tolist(), *offers]
+        there: list[int] = np.flatnonzero(states != L.NODE_GONE).tolist()
+        if self._without or self._only is not None:
+            names = self._state.nodes.names
+            there = [
+                row
+                for row in there
+                if names[row] not in self._without and (self._only is None or names[row] in self._only)
+            ]
+        return [*there, *offers]
 
     def labels(self, machine: int) -> dict[str, str]:
         """Labels of one."""
@@ -80,6 +158,18 @@ class Machines:
             return self._offers[machine - self._first].resources.get(resource, 0)
         nodes = self._state.nodes
         return int(nodes.capacity[machine, nodes.resources.index(resource)]) if resource in nodes.resources else 0
+
+    def most_in_one(self, machines: Iterable[int], level: str) -> int:
+        """How many of them one domain of a level has at most. Where a machine would be that is offered is not known."""
+        if self._state is None or level not in self._state.domains.levels:
+            return 0
+        nodes = np.array([one for one in machines if one < self._first], np.int64)
+        domains = self._state.domains.domain_of[self._state.domains.level_of(level), nodes]
+        return int(np.bincount(domains[domains > 0]).max(initial=0))
+
+    def levels(self) -> tuple[str, ...]:
+        """Names of the topology's levels."""
+        return () if self._state is None else self._state.domains.levels
 
     def name(self, machine: int) -> str:
         """Its name."""
@@ -143,4 +233,22 @@ def _shortage_of(spec: ClassSpec, machines: Machines) -> Impossible | None:
             f"{have} all that is asked for at once, {spec.nodes} needed; {machines.name(best)} "
             f"comes nearest and has {most} of {wanted} {name}",
         )  # fmt: skip
+    if spec.within:
+        return _apart(spec, machines, fitting)
     return None
+
+
+def _apart(spec: ClassSpec, machines: Machines, fitting: set[int]) -> Impossible | None:
+    """None when enough of the machines that could hold the request are in one domain of the level that it names."""
+    levels = machines.levels()
+    if spec.within not in levels:
+        known = f"levels are {', '.join(levels)}" if levels else "no topology is declared"
+        return Impossible("", 0, 0, "", spec.nodes, 0, f"there is no level '{spec.within}'; {known}", apart=True)
+    most = machines.most_in_one(fitting, spec.within)
+    if most >= spec.nodes:
+        return None
+    return Impossible(
+        "", 0, 0, "", spec.nodes, most,
+        f"{plural(spec.nodes, 'node')} of one {spec.within} asked for; of those that could hold it, one {spec.within} "
+        f"has {'at most ' if most else ''}{most or 'none'}", apart=True,
+    )  # fmt: skip

@@ -11,7 +11,10 @@ from hal.core.engine.classes import ClassSpec
 from hal.core.engine.state import State
 from hal.core.kernels.structures import layout as L
 from hal.core.kernels.structures.arrays import Mask, Rows
+from hal.core.kernels.structures.slots import look_up
 
+MAX_SIBLINGS = 64
+"""Ranges of alike tasks of one job that a brief answer looks at."""
 RESERVED = "reservation"
 BY_WALLTIMES = "walltimes of running jobs, jobs ahead not counted"
 
@@ -24,11 +27,33 @@ def entries_of(state: State, job: int) -> Rows:
     return waiting
 
 
+def first_entries(state: State, job: int) -> Rows:
+    """Slots of what waits of a job, by the index of jobs: the first `MAX_SIBLINGS` that it leads to."""
+    work = state.work
+    slots: list[int] = []
+    slot = int(look_up(work.job_index, work.entries, L.E_JOB, job))
+    while slot >= 0 and len(slots) < MAX_SIBLINGS:
+        slots.append(slot)
+        slot = int(work.entries[slot, L.E_SIBLING])
+    return np.array(slots, np.int64)
+
+
 def admitted(state: State, shape: int) -> Rows:
     """Rows that could hold a shape when they are empty, and may."""
     rows = len(state.nodes.names)
     could = (state.nodes.capacity[:rows] >= state.catalogue.request[:, shape]).all(axis=1)
     return np.flatnonzero(could & (state.nodes.allowed[state.catalogue.shapes[shape, L.S_CSET], :rows] != 0))
+
+
+def together(state: State, spec: ClassSpec, rows: Rows) -> int:
+    """How many of these nodes one start may use: of a domain the most, where all must be in one."""
+    if not spec.within:
+        return int(rows.size)
+    level = state.domains.level_of(spec.within)
+    if level < 0:
+        return 0
+    domain = state.domains.domain_of[level, rows]
+    return int(np.bincount(domain[domain > 0]).max(initial=0))
 
 
 def position(state: State, slot: int, shape: int) -> int:
@@ -61,7 +86,7 @@ def forecast(state: State, slot: int, spec: ClassSpec, shape: int, now_ms: int) 
     place = np.full(len(state.nodes.names), -1, np.int64)
     place[rows] = np.arange(rows.size)
     free = state.nodes.free[rows]
-    if int((free >= wanted).all(axis=1).sum()) >= spec.nodes:
+    if together(state, spec, rows[(free >= wanted).all(axis=1)]) >= spec.nodes:
         return None, ""
     runs, held = _releases(state)
     at, given = state.work.runs[runs, L.R_END], _given(state, runs)
@@ -73,7 +98,7 @@ def forecast(state: State, slot: int, spec: ClassSpec, shape: int, now_ms: int) 
         then = free.copy()
         due = at <= until
         np.add.at(then, held[due], given[due])
-        return int((then >= wanted).all(axis=1).sum()) >= spec.nodes
+        return together(state, spec, rows[(then >= wanted).all(axis=1)]) >= spec.nodes
 
     if not ends.size or not enough(int(ends[-1])):
         return None, ""

@@ -16,8 +16,14 @@ from hal.core.model.units import format_wait
 from hal.core.model.verdict import Reason, Verdict
 
 
-def unlicensed(state: State, job: int, slot: int, spec: ClassSpec, now_ms: int) -> Verdict | None:
-    """The first licence of which too little is free, or of which a job ahead has reserved what is."""
+def unlicensed(
+    state: State, job: int, slot: int, spec: ClassSpec, now_ms: int, *, brief: bool = False
+) -> Verdict | None:
+    """The first licence of which too little is free, or of which a job ahead has reserved what is.
+
+    Args:
+        brief: without the time at which some come free.
+    """
     start_ms = _reserved(state, slot)
     for name, asked in spec.licences.items():
         licence = row_of_licence(state, spec, name)
@@ -33,7 +39,7 @@ def unlicensed(state: State, job: int, slot: int, spec: ClassSpec, now_ms: int) 
             message = f"licence {name}: {free} of {whole} free, {asked} needed; bookings keep {whole - total} of them"
         at_ms: int | None = None
         if free < asked:
-            at_ms, given = _comes_free(state, licence, asked - (total - used), now_ms)
+            at_ms, given = (None, 0) if brief else _comes_free(state, licence, asked - (total - used), now_ms)
             if at_ms is not None:
                 message += f"; {given} come free in {format_wait(at_ms - now_ms)}"
         else:
@@ -50,8 +56,8 @@ def unlicensed(state: State, job: int, slot: int, spec: ClassSpec, now_ms: int) 
         starts_at_ms = start_ms if start_ms is not None else at_ms
         basis = "reservation" if start_ms is not None else "walltimes of running jobs" if at_ms is not None else ""
         return Verdict(
-            job=job, reason=Reason.LICENCE, message=message, resource=name, asked=asked, available=free,
-            starts_at_ms=starts_at_ms, basis=basis,
+            job=job, reason=Reason.LICENCE, message=message, short=f"licence {name}", resource=name, asked=asked,
+            available=free, starts_at_ms=starts_at_ms, basis=basis,
         )  # fmt: skip
     return None
 

@@ -6,8 +6,10 @@ Pure, O(running attempts) a question. Reads the same ledgers that the cycle char
 from __future__ import annotations
 
 import numpy as np
+from msgspec.structs import replace
 
 from hal.core.engine.classes import ClassSpec
+from hal.core.engine.rules.owners import zone_of
 from hal.core.engine.state import State
 from hal.core.engine.tables.accounts import LedgerName
 from hal.core.engine.views import claimed_amounts
@@ -25,8 +27,12 @@ _ask_of = plain(ask_of)
 _lends = plain(lends)
 
 
-def refused(state: State, job: int, slot: int, spec: ClassSpec, now_ms: int) -> Verdict | None:
-    """The first rule that refuses the entry at `slot`; None when only resources can."""
+def refused(state: State, job: int, slot: int, spec: ClassSpec, now_ms: int, *, brief: bool = False) -> Verdict | None:
+    """The first rule that refuses the entry at `slot`; None when only resources can.
+
+    Args:
+        brief: without the numbers of a limit.
+    """
     if state.accounts is None:
         return None
     owner = int(state.work.buckets[state.work.entries[slot, L.E_BUCKET], L.B_OWNER])
@@ -40,14 +46,18 @@ def refused(state: State, job: int, slot: int, spec: ClassSpec, now_ms: int) -> 
                 message=f"queue '{queue}' is closed: none of its jobs starts until somebody opens it",
             )  # fmt: skip
         hours = declared.hours
-        opens = next_open_ms(hours, now_ms)
+        opens = next_open_ms(hours, now_ms, zone_of(state, declared))
         return Verdict(
             job=job, reason=Reason.HOURS, starts_at_ms=opens, basis="hours of the queue",
-            message=f"queue '{queue}' starts jobs {', '.join(hours)} (UTC) only; it opens in "
+            message=f"queue '{queue}' starts jobs {', '.join(hours)} ({declared.zone}) only; it opens in "
             f"{format_wait(max(opens - now_ms, 0))}",
         )  # fmt: skip
     full = _full(state, slot, owner)
     if full is not None:
+        if brief:
+            assert state.accounts is not None
+            name = state.accounts.ledger_names[full[0]]
+            return Verdict(job=job, reason=Reason.LIMIT, message="", short=_short(state, name))
         return _limit(state, job, slot, spec, *full, now_ms)
     if state.shares.queues[row, L.Y_STRICT]:
         ahead = _first_of(state, row)
@@ -79,7 +89,7 @@ def _limit(state: State, job: int, slot: int, spec: ClassSpec, ledger: int, ask:
     used, limit = int(entry[L.G_USED]) - claimed_amounts(state).get(ledger, 0), int(entry[L.G_LIMIT])
     who = _who(state, name)
     if entry[L.G_KIND] == L.LEDGER_HOURS:
-        return _hours(job, who, name, entry, ask, now_ms)
+        return replace(_hours(job, who, name, entry, ask, now_ms), short=_short(state, name))
     tasks = bool(entry[L.G_KIND] == L.LEDGER_TASKS)
     what = name.resource if not tasks else "task at once" if limit == 1 else "tasks at once"
     free_at, given = _released(state, ledger, ask - (limit - used), now_ms)
@@ -93,6 +103,7 @@ def _limit(state: State, job: int, slot: int, spec: ClassSpec, ledger: int, ask:
         helps = (*helps, "others have borrowed this job's own quota; it is reclaimed as soon as possible")
     return Verdict(
         job=job, reason=Reason.LIMIT, resource=name.resource, asked=ask, available=max(room, 0),
+        short=_short(state, name),
         message=f"{who} may use {_shown(name, limit)} {what}; {_shown(name, used)} in use, this asks for "
         f"{_shown(name, ask)}{later}",
         starts_at_ms=free_at, basis="" if free_at is None else "walltimes of running jobs",
@@ -116,6 +127,18 @@ def _hours(job: int, who: str, name: LedgerName, entry: Ints, ask: int, now_ms: 
         message=f"{has}; this asks for {_hours_of(name, ask << shift)}, and {period}",
         helps=("a shorter walltime needs less",) if room else (),
     )  # fmt: skip
+
+
+def _short(state: State, name: LedgerName) -> str:
+    """`limit user cpu`: whom it is for, in one word, and of what; no name of anybody."""
+    assert state.accounts is not None
+    if name.cohort:
+        whom = "cohort"
+    else:
+        limit = state.accounts.policy.limits[name.limit]
+        whom = next((word for word in ("user", "account", "queue", "qos") if getattr(limit, word)), "of all")
+    what = {"running": "tasks", "hours": f"{name.resource}-hours"}.get(name.what, name.resource)
+    return f"limit {whom} {what}"
 
 
 def _who(state: State, name: LedgerName) -> str:

@@ -73,9 +73,9 @@ class ClassWants(Struct, frozen=True, gc=False):
     short_by: int
     """Of that resource, base units on a node; without one, nodes."""
     fits_now: int
-    """Nodes that have it free."""
+    """Nodes that have it free; of one domain the most, where the class names a level."""
     fits_ever: int
-    """Nodes that are up and could hold it when they are empty."""
+    """Nodes that are up and could hold it when they are empty; likewise."""
 
 
 class Wants:

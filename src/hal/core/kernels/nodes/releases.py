@@ -189,7 +189,17 @@ def list_ready(t: Tables, line: int, missing: int) -> int:
             sink_pair(freed, freed_row, size, 0)
     if size < missing:
         return 0
-    last = freed[0]
+    return list_ready_until(t, line, freed[0])
+
+
+@inner
+def list_ready_until(t: Tables, line: int, last: int) -> int:
+    """The same up to and including an instant; 0 where that is INF."""
+    if last >= INF:
+        return 0
+    now = t.pass_record[PASS_NOW]
+    freed = t.scratch[SCRATCH_FREED_AT]
+    freed_row = t.scratch[SCRATCH_FREED]
     size = 0
     for node in range(t.meta[M_NODES]):
         at = t.ready[line, node]

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from hal.core.kernels.nodes.domains import forget_fits, gain_ever, gain_fit, lose_ever, lose_fit
 from hal.core.kernels.nodes.wants import share_licences
 from hal.core.kernels.structures.arrays import Table
 from hal.core.kernels.structures.jit import inlined, inner, kernel
@@ -22,6 +23,7 @@ from hal.core.kernels.structures.layout import (
     M_NODES,
     M_RESOURCES,
     M_SHAPES,
+    M_WITHIN,
     N_BOOKED,
     N_LAGS,
     N_RESERVED,
@@ -34,6 +36,7 @@ from hal.core.kernels.structures.layout import (
     S_FOLLOWED,
     S_FROM,
     S_WAKE,
+    S_WITHIN,
     SHAPES_AT_ONCE,
     TICK_LAGS,
     TICK_MIRROR,
@@ -41,6 +44,7 @@ from hal.core.kernels.structures.layout import (
     TICK_TOUCHED,
     TICK_UNREADY,
     TOUCHED,
+    WITHIN_SHAPE,
 )
 from hal.core.kernels.structures.memory import Tables, tables
 
@@ -147,6 +151,14 @@ def _differ(t: Tables, begin: int, count: int, less: Table, node: int, more: Tab
 
 
 @inlined
+def _fits_no_longer(t: Tables, node: int, shape: int) -> None:
+    if t.meta[M_WITHIN] != 0 and t.shapes[shape, S_WITHIN] != 0:
+        lose_fit(t, node, shape)
+    else:
+        t.shapes[shape, S_FIT] -= 1
+
+
+@inlined
 def _settle_taken(t: Tables, node: int) -> None:
     """Lower the counts of the shapes that fit the amounts in `counted` and no longer fit what is free."""
     plain = t.meta[M_CSETS] == 1
@@ -158,14 +170,14 @@ def _settle_taken(t: Tables, node: int) -> None:
         more = t.counted[node, 0]
         for s in range(shapes):
             if less < t.request[0, s] <= more and (plain or t.open_now[t.shapes[s, S_CSET], node] != 0):
-                t.shapes[s, S_FIT] -= 1
+                _fits_no_longer(t, node, s)
         return
     for begin in range(0, shapes, SHAPES_AT_ONCE):
         count = min(SHAPES_AT_ONCE, shapes - begin)
         if _differ(t, begin, count, t.free, node, t.counted):
             for s in range(begin, begin + count):
                 if t.differ[0, s - begin] != 0 and (plain or t.open_now[t.shapes[s, S_CSET], node] != 0):
-                    t.shapes[s, S_FIT] -= 1
+                    _fits_no_longer(t, node, s)
 
 
 @inlined
@@ -209,7 +221,10 @@ def take_node(t: Tables, node: int, shape: int) -> None:
 
 @inlined
 def _fits_again(t: Tables, node: int, shape: int) -> None:
-    t.shapes[shape, S_FIT] += 1
+    if t.meta[M_WITHIN] != 0 and t.shapes[shape, S_WITHIN] != 0:
+        gain_fit(t, node, shape)
+    else:
+        t.shapes[shape, S_FIT] += 1
     t.shapes[shape, S_WAKE] = t.meta[M_EPOCH]
     if node < t.shapes[shape, S_FROM]:
         t.shapes[shape, S_FROM] = node
@@ -253,12 +268,9 @@ def shift_node(t: Tables, node: int, resource: int, amount: int) -> None:
         after = fits(t, t.free, node, s, resources)
         t.free[node, resource] -= amount
         if after and not before:
-            t.shapes[s, S_FIT] += 1
-            t.shapes[s, S_WAKE] = t.meta[M_EPOCH]
-            if node < t.shapes[s, S_FROM]:
-                t.shapes[s, S_FROM] = node
+            _fits_again(t, node, s)
         elif before and not after:
-            t.shapes[s, S_FIT] -= 1
+            _fits_no_longer(t, node, s)
     t.free[node, resource] += amount
     touch(t, node)
 
@@ -275,19 +287,76 @@ def recount(at: Any, first: int, last: int) -> None:
         now = 0
         ever = 0
         start = t.meta[M_NODES]
+        within = t.shapes[s, S_WITHIN] != 0
+        if within:
+            forget_fits(t, s)
         for node in range(t.meta[M_NODES]):
             if t.allowed[t.shapes[s, S_CSET], node] == 0:
                 continue
             if fits(t, t.capacity, node, s, resources):
                 ever += 1
+                if within:
+                    gain_ever(t, node, s)
             if t.open_now[t.shapes[s, S_CSET], node] != 0 and fits(t, t.free, node, s, resources):
                 now += 1
+                if within:
+                    gain_fit(t, node, s)
                 if now == 1:
                     start = node
-        t.shapes[s, S_FIT] = now
-        t.shapes[s, S_EVER] = ever
+        if not within:
+            t.shapes[s, S_FIT] = now
+            t.shapes[s, S_EVER] = ever
         t.shapes[s, S_FROM] = start
         t.shapes[s, S_FOLLOWED] = -1
+
+
+@kernel
+def count_node(at: Any, node: int, sign: int) -> None:
+    """Count a node (1), or no longer (-1), where shapes fit whose nodes must be in one domain. O(such shapes)."""
+    t = tables(at)
+    resources = t.meta[M_RESOURCES]
+    for line in range(t.meta[M_WITHIN]):
+        s = t.within[line, WITHIN_SHAPE] - 1
+        if s < 0 or t.allowed[t.shapes[s, S_CSET], node] == 0:
+            continue
+        ever = fits(t, t.capacity, node, s, resources)
+        now = t.open_now[t.shapes[s, S_CSET], node] != 0 and fits(t, t.free, node, s, resources)
+        if sign > 0:
+            if ever:
+                gain_ever(t, node, s)
+            if now:
+                gain_fit(t, node, s)
+        else:
+            if ever:
+                lose_ever(t, node, s)
+            if now:
+                lose_fit(t, node, s)
+
+
+@inner
+def lay_aside(t: Tables, node: int) -> None:
+    """Before something is given back to a node as if it had never been taken: remember by what shapes count it."""
+    t.rows[node, N_LAGS] = 1
+    for r in range(t.meta[M_RESOURCES]):
+        t.counted[node, r] = t.free[node, r]
+
+
+@inner
+def count_back(t: Tables, node: int) -> None:
+    """Afterwards, once a node: where shapes fit again whose nodes must be in one domain."""
+    if t.rows[node, N_LAGS] == 0:
+        return
+    t.rows[node, N_LAGS] = 0
+    resources = t.meta[M_RESOURCES]
+    for line in range(t.meta[M_WITHIN]):
+        s = t.within[line, WITHIN_SHAPE] - 1
+        if (
+            s >= 0
+            and t.open_now[t.shapes[s, S_CSET], node] != 0
+            and fits(t, t.free, node, s, resources)
+            and not fits(t, t.counted, node, s, resources)
+        ):
+            gain_fit(t, node, s)
 
 
 @inner

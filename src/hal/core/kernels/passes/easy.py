@@ -13,7 +13,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from hal.core.kernels.nodes.rows import forget_lags, reserve_node, settle_counts, take_later, touch
+from hal.core.kernels.nodes.rows import (
+    count_back,
+    forget_lags,
+    lay_aside,
+    reserve_node,
+    settle_counts,
+    take_later,
+    touch,
+)
 from hal.core.kernels.nodes.wants import take_licences
 from hal.core.kernels.passes.candidates import (
     drop_first,
@@ -23,9 +31,9 @@ from hal.core.kernels.passes.candidates import (
     put_head,
     sink_candidate,
 )
+from hal.core.kernels.passes.domain_placing import choose_nodes, window
 from hal.core.kernels.passes.head_reservations import reserve
 from hal.core.kernels.passes.kept_reservations import is_closed, is_parked, keep_reservations
-from hal.core.kernels.passes.placing import choose_nodes, window
 from hal.core.kernels.passes.record import (
     begin_slice,
     copy_reservations,
@@ -95,6 +103,7 @@ from hal.core.kernels.structures.layout import (
     M_SHAPES,
     M_SHARED,
     M_WAKE,
+    M_WITHIN,
     N_RESERVED,
     O_QUEUE,
     ORDER_PRIORITY,
@@ -546,10 +555,7 @@ def _end_pass(t: Tables) -> None:
     last = max(p[PASS_BLOCK_STAMP], max(p[PASS_CLOSED_STAMP], p[PASS_STAMP] + t.counts[COUNT_RESERVATIONS]))
     t.ticks[TICK] = max(t.ticks[TICK], last)
     if p[PASS_STARTS] > 0:
-        give_back_starts(t)
-        for i in range(p[PASS_FIRST_NODE], p[PASS_FIRST_NODE] + p[PASS_NODES]):
-            touch(t, t.start_nodes[i])
-        forget_lags(t)
+        _put_back_starts(t)
         for s in range(t.meta[M_SHAPES]):
             t.shapes[s, S_FIT] = t.scratch[SCRATCH_FIT, s]
     if p[PASS_REPLANS] != 0:
@@ -564,6 +570,26 @@ def _end_pass(t: Tables) -> None:
     p[PASS_WAKE] = _next_wake(t)
     some = t.counts[COUNT_RESERVATIONS] > 0 or t.meta[M_RESERVATIONS] > 0
     end_slice(t, p[PASS_STARTS] > 0 or (p[PASS_REPLANS] != 0 and some))
+
+
+@inner
+def _put_back_starts(t: Tables) -> None:
+    """Give back what starts took, and let no count tell of them."""
+    p = t.pass_record
+    first = p[PASS_FIRST_NODE]
+    last = first + p[PASS_NODES]
+    if t.meta[M_WITHIN] == 0:
+        give_back_starts(t)
+        forget_lags(t)
+    else:
+        settle_counts(t)
+        for i in range(first, last):
+            lay_aside(t, t.start_nodes[i])
+        give_back_starts(t)
+        for i in range(first, last):
+            count_back(t, t.start_nodes[i])
+    for i in range(first, last):
+        touch(t, t.start_nodes[i])
 
 
 @inner

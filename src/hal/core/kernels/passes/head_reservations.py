@@ -7,6 +7,15 @@ kept instants of the shape are asked instead (see releases). Source: Lifka, JSSP
 
 from __future__ import annotations
 
+from hal.core.kernels.nodes.compact_nodes import (
+    begin_offers,
+    choose_ranked,
+    choose_ready,
+    gather_offers,
+    must_share,
+    offer,
+)
+from hal.core.kernels.nodes.domains import add_to_domain, begin_domains, first_domain, last_domain, level_within
 from hal.core.kernels.nodes.ends import ends_root
 from hal.core.kernels.nodes.releases import (
     FEW_NODES,
@@ -14,12 +23,13 @@ from hal.core.kernels.nodes.releases import (
     WALK,
     kept_line,
     list_ready,
+    list_ready_until,
     project_node,
     project_release,
     ready_line,
 )
 from hal.core.kernels.nodes.rows import fits, reserve_node
-from hal.core.kernels.rules.booked import booked_start, select, within_booking
+from hal.core.kernels.rules.booked import booked_start, within_booking
 from hal.core.kernels.rules.licences import licence_shadow
 from hal.core.kernels.structures.bounds import goes_on, leads_on
 from hal.core.kernels.structures.jit import inner
@@ -30,6 +40,8 @@ from hal.core.kernels.structures.layout import (
     C_SHAPE,
     COUNT_RESERVATIONS,
     COUNT_RESERVED,
+    DOMAIN_FIRST,
+    DOMAIN_LAST,
     E_BLOCKED_AT,
     E_BUCKET,
     E_FIRST,
@@ -91,7 +103,7 @@ from hal.core.kernels.structures.layout import (
     V_TASK,
 )
 from hal.core.kernels.structures.memory import Tables
-from hal.core.kernels.structures.sorting import sort_pairs
+from hal.core.kernels.structures.sorting import select, sort_pairs
 from hal.core.kernels.structures.treap import tree_descend
 
 
@@ -157,11 +169,33 @@ def _find_shadow(t: Tables, shape: int, nodes: int, stamp: int) -> tuple[int, in
     if may_keep and kept_line(t, shape) >= 0:
         line = ready_line(t, shape)
     if line < 0:
-        newly, shadow, line = _project(t, shape, stamp, _list_due(t), nodes - fit, INF, may_keep)
+        newly, shadow, line = _project(t, shape, stamp, _list_due(t), nodes, INF, may_keep)
         if line < 0:
             return newly, shadow, -1
-    newly = list_ready(t, line, nodes - fit)
+    if must_share(t, shape, nodes):
+        newly = list_ready_until(t, line, _ready_in_one(t, line, shape, nodes))
+    else:
+        newly = list_ready(t, line, nodes - fit)
     return newly, t.scratch[SCRATCH_FREED_AT, newly - 1] if newly > 0 else -1, line
+
+
+@inner
+def _ready_in_one(t: Tables, line: int, shape: int, nodes: int) -> int:
+    """The earliest instant at which so many nodes of one domain fit, by the kept instants; INF = never."""
+    values = t.scratch[SCRATCH_ENDS]
+    level = level_within(t, shape)
+    best = INF
+    for k in range(first_domain(t, level), last_domain(t, level)):
+        domain = t.listed[k]
+        count = 0
+        for place in range(t.domains[domain, DOMAIN_FIRST], t.domains[domain, DOMAIN_LAST]):
+            at = t.ready[line, t.node_order[place]]
+            if at < INF:
+                values[count] = at
+                count += 1
+        if count >= nodes:
+            best = min(best, select(values, count, nodes - 1))
+    return int(max(best, t.pass_record[PASS_NOW] + 1))
 
 
 @inner
@@ -185,16 +219,21 @@ def _list_due(t: Tables) -> int:
 
 @inner
 def _project(
-    t: Tables, shape: int, stamp: int, due: int, enough: int, until: int, may_keep: bool
+    t: Tables, shape: int, stamp: int, due: int, nodes: int, until: int, may_keep: bool
 ) -> tuple[int, int, int]:
-    """Project releases in the order of time up to `until` or, with all of that instant, until `enough` nodes newly fit.
+    """Project releases in the order of time up to `until` or, with all of that instant, until `nodes` nodes fit.
 
-    due: how many of this slice's starts are listed. may_keep: after WALK nodes the kept instants are asked instead.
+    nodes: INF = only `until` counts. due: how many of this slice's starts are listed.
+    may_keep: after WALK nodes the kept instants are asked instead.
     Returns (nodes that newly fit, the instant at which they were enough or -1, the line to ask or -1).
     """
     now = t.pass_record[PASS_NOW]
     newly = 0
+    counted = 0
     shadow = -1
+    share = nodes < INF and must_share(t, shape, nodes)
+    if share:
+        begin_domains(t, shape)
     depth = tree_descend(t.ends, ends_root(t), t.path, 0)
     taken = 0
     looked = 0
@@ -224,7 +263,14 @@ def _project(
         else:
             newly = _release_start(t, t.scratch[SCRATCH_DUE_START, taken], shape, stamp, at, newly)
             taken += 1
-        if shadow < 0 and newly >= enough:
+        if shadow >= 0:
+            continue
+        if share:
+            while counted < newly and shadow < 0:
+                if add_to_domain(t, shape, t.scratch[SCRATCH_FREED, counted]) >= nodes:
+                    shadow = at
+                counted += 1
+        elif t.shapes[shape, S_FIT] + newly >= nodes:
             shadow = at
     return newly, shadow, -1
 
@@ -275,7 +321,11 @@ def _find_shadow_between_bookings(t: Tables, entry: int, stamp: int) -> tuple[in
         return 0, -1
     due = _list_due(t)
     newly, _shadow, _line = _project(t, shape, -stamp, due, INF, INF, False)
-    shadow = _choose_between_bookings(t, shape, t.classes[class_id, C_NODES], since, newly)
+    nodes = t.classes[class_id, C_NODES]
+    if must_share(t, shape, nodes):
+        shadow = _choose_in_one_between_bookings(t, shape, nodes, since, newly)
+    else:
+        shadow = _choose_between_bookings(t, shape, nodes, since, newly)
     if shadow >= 0:
         newly, _shadow, _line = _project(t, shape, stamp, due, INF, shadow, False)
     return newly, shadow
@@ -326,6 +376,60 @@ def _choose_between_bookings(t: Tables, shape: int, nodes: int, since: int, newl
 
 
 @inner
+def _choose_in_one_between_bookings(t: Tables, shape: int, nodes: int, since: int, newly: int) -> int:
+    """The same for nodes that must be in one domain: the earliest instant of any domain."""
+    wall = t.pass_record[PASS_WALL]
+    ready = t.scratch[SCRATCH_ENDS]
+    level = level_within(t, shape)
+    _list_ready_nodes(t, shape, newly)
+    best = INF
+    for k in range(first_domain(t, level), last_domain(t, level)):
+        domain = t.listed[k]
+        best = min(best, _between_bookings_of(t, domain, shape, nodes, since))
+    if best >= INF:
+        return -1
+    begin_offers(t)
+    for node in range(t.meta[M_NODES]):
+        if ready[node] < INF and booked_start(t, node, shape, max(ready[node], best), wall) == best:
+            offer(t, node, -ready[node])
+    gather_offers(t)
+    _choose_in_one(t, nodes, level)
+    return int(best)
+
+
+@inner
+def _between_bookings_of(t: Tables, domain: int, shape: int, nodes: int, since: int) -> int:
+    """The earliest instant from `since` on at which so many nodes of a domain fit between bookings; INF = never."""
+    wall = t.pass_record[PASS_WALL]
+    ready = t.scratch[SCRATCH_ENDS]
+    values = t.scratch[SCRATCH_SHAPES]
+    first = t.domains[domain, DOMAIN_FIRST]
+    last = t.domains[domain, DOMAIN_LAST]
+    at = since
+    tries = 0
+    # Each round begins where a booking ends on some node: later than the one before.
+    while goes_on(t, True, tries, t.meta[M_NODES] * (1 + t.booked.shape[0]) + 1):
+        tries += 1
+        count = 0
+        there = 0
+        for place in range(first, last):
+            node = t.node_order[place]
+            if ready[node] < INF:
+                begin = booked_start(t, node, shape, max(ready[node], at), wall)
+                if begin < INF:
+                    values[count] = begin
+                    count += 1
+                if begin == at:
+                    there += 1
+        if there >= nodes:
+            return int(at)
+        if count < nodes:
+            return INF
+        at = select(values, count, nodes - 1)
+    return INF
+
+
+@inner
 def _list_ready_nodes(t: Tables, shape: int, newly: int) -> None:
     """List for each node when it comes to fit, beside bookings; INF where it never does or is reserved already."""
     resources = t.meta[M_RESOURCES]
@@ -353,6 +457,8 @@ def _choose_latest(t: Tables, mine: int, newly: int) -> int:
     offset = t.planned[mine, V_FIRST]
     freed = t.scratch[SCRATCH_FREED]
     found = 0
+    if must_share(t, shape, nodes):
+        return _choose_latest_in_one(t, shape, nodes, newly)
     sort_pairs(t.scratch[SCRATCH_FREED_AT], freed, newly)
     while found < nodes and newly > 0:
         newly -= 1
@@ -364,6 +470,29 @@ def _choose_latest(t: Tables, mine: int, newly: int) -> int:
             t.planned_nodes[offset + found, Q_NODE] = node
             found += 1
         node -= 1
+    return found
+
+
+@inner
+def _choose_latest_in_one(t: Tables, shape: int, nodes: int, newly: int) -> int:
+    """The same in the domain with the fewest nodes that are enough."""
+    begin_offers(t)
+    for node in range(t.meta[M_NODES]):
+        if t.allowed[t.shapes[shape, S_CSET], node] != 0 and fits(t, t.free, node, shape, t.meta[M_RESOURCES]):
+            offer(t, node, 0)
+    for k in range(newly):
+        offer(t, t.scratch[SCRATCH_FREED, k], -t.scratch[SCRATCH_FREED_AT, k])
+    gather_offers(t)
+    return _choose_in_one(t, nodes, level_within(t, shape))
+
+
+@inner
+def _choose_in_one(t: Tables, nodes: int, level: int) -> int:
+    """Write offered nodes of one domain, those of least rank; how many."""
+    chosen = t.scratch[SCRATCH_SHAPES]
+    found = choose_ranked(t, nodes, level, True, chosen, 0)
+    for k in range(found):
+        t.planned_nodes[t.counts[COUNT_RESERVED] + k, Q_NODE] = chosen[k]
     return found
 
 
@@ -381,18 +510,30 @@ def _claim_nodes(t: Tables, mine: int, apart: bool) -> int:
         return 0
     t.planned[mine, V_KIND] = KIND_CLAIM
     found = 0
+    share = must_share(t, shape, nodes)
+    if share:
+        begin_offers(t)
     for later in range(2):
         for node in range(t.meta[M_NODES]):
             if (
-                found < nodes
+                (found < nodes or share)
                 and t.rows[node, N_RESERVED] < 0  # for work of another booking: a node is reserved once
                 and t.allowed[t.shapes[shape, S_CSET], node] != 0
                 and fits(t, t.capacity, node, shape, resources)
                 and fits(t, t.free, node, shape, resources) == (later == 0)
                 and (not apart or booked_start(t, node, shape, now, t.pass_record[PASS_WALL]) == now)
             ):
-                t.planned_nodes[t.planned[mine, V_FIRST] + found, Q_NODE] = node
-                found += 1
+                if share:
+                    offer(t, node, later)
+                else:
+                    t.planned_nodes[t.planned[mine, V_FIRST] + found, Q_NODE] = node
+                    found += 1
+    if share:
+        gather_offers(t)
+        chosen = t.scratch[SCRATCH_SHAPES]
+        found = choose_ready(t, nodes, level_within(t, shape), chosen)
+        for k in range(found):
+            t.planned_nodes[t.planned[mine, V_FIRST] + k, Q_NODE] = chosen[k]
     return found
 
 

@@ -50,7 +50,6 @@ from hal.core.kernels.structures.layout import (
     Q_NODE,
     Q_RESERVATION,
     S_CLOSED,
-    S_CLOSED_STAMP,
     S_EVER,
     S_OPEN,
     S_OPEN_STAMP,
@@ -76,15 +75,14 @@ def is_closed(t: Tables, shape: int) -> bool:
     if t.counts[COUNT_RESERVATIONS] == 0:
         return False
     stamp = t.pass_record[PASS_CLOSED_STAMP]
-    if t.shapes[shape, S_CLOSED_STAMP] != stamp:
+    if t.shapes[shape, S_CLOSED] >> 1 != stamp:
         closed = 0
         for k in range(t.counts[COUNT_RESERVATIONS]):
             if compete(t, shape, t.classes[t.planned[k, V_CLASS], C_SHAPE]):
                 closed = 1
                 break
-        t.shapes[shape, S_CLOSED_STAMP] = stamp
-        t.shapes[shape, S_CLOSED] = closed
-    return bool(t.shapes[shape, S_CLOSED] == 1)
+        t.shapes[shape, S_CLOSED] = 2 * stamp + closed
+    return bool(t.shapes[shape, S_CLOSED] & 1)
 
 
 @inner

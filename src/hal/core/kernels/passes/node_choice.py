@@ -5,15 +5,28 @@ Pure but for scratch. O(nodes) a choice, by the lines of the shape (see timeline
 
 from __future__ import annotations
 
+from hal.core.kernels.nodes.compact_nodes import (
+    begin_offers,
+    by_domain,
+    choose_offered,
+    choose_ranked,
+    choose_ready,
+    gather_offers,
+    must_share,
+    offer,
+)
+from hal.core.kernels.nodes.domains import first_domain, last_domain, level_within
 from hal.core.kernels.nodes.rows import fits
 from hal.core.kernels.passes.earlier_starts import LOOK_SHIFT
 from hal.core.kernels.passes.placing import SCORE_ONE, TIER_EXTRA, TIER_FREE, TIER_SHORT, tightness
-from hal.core.kernels.rules.booked import booked_start, select
+from hal.core.kernels.rules.booked import booked_start
 from hal.core.kernels.structures.bounds import leads_on
 from hal.core.kernels.structures.jit import inner
 from hal.core.kernels.structures.layout import (
     COUNT_LOG,
     COUNT_RESERVED,
+    DOMAIN_FIRST,
+    DOMAIN_LAST,
     INF,
     KIND_RESERVED,
     M_BOOKINGS,
@@ -44,6 +57,7 @@ from hal.core.kernels.structures.layout import (
     V_START,
 )
 from hal.core.kernels.structures.memory import Tables
+from hal.core.kernels.structures.sorting import select
 from hal.core.kernels.timelines.lines import line_of
 from hal.core.kernels.timelines.node_intervals import came_free, free_until, may_hold, next_start, pick
 
@@ -62,22 +76,51 @@ def longest_start(t: Tables, shape: int, nodes: int) -> int:
     now = t.pass_record[PASS_NOW]
     line = line_of(t, shape)
     values = t.scratch[SCRATCH_VALUES]
-    count = 0
-    for node in range(t.meta[M_NODES]):
-        until = free_until(t, line, node, shape, now)
-        if until > now:
-            values[count] = -until
-            count += 1
     t.pass_record[PASS_WORK] += 1 + (t.meta[M_NODES] >> LOOK_SHIFT)
     longest = -1
-    if count >= nodes:
-        until = -select(values, count, nodes - 1)
-        longest = INF if until >= INF else until - now
+    if must_share(t, shape, nodes):
+        longest = _longest_in_one(t, line, shape, nodes)
+    else:
+        count = 0
+        for node in range(t.meta[M_NODES]):
+            until = free_until(t, line, node, shape, now)
+            if until > now:
+                values[count] = -until
+                count += 1
+        longest = _longest_of(t, count, nodes)
     if nodes == 1:
         t.shapes[shape, S_BLOCK_STAMP] = t.ticks[TICK]
         t.shapes[shape, S_BLOCKED] = t.counts[COUNT_LOG]
         t.shapes[shape, S_UNTIL] = longest
     return int(longest)
+
+
+@inner
+def _longest_of(t: Tables, count: int, nodes: int) -> int:
+    """The longest time for which `nodes` of the nodes are free whose ends, negative, are listed in scratch."""
+    if count < nodes:
+        return -1
+    until = -select(t.scratch[SCRATCH_VALUES], count, nodes - 1)
+    return INF if until >= INF else int(until - t.pass_record[PASS_NOW])
+
+
+@inner
+def _longest_in_one(t: Tables, line: int, shape: int, nodes: int) -> int:
+    """The longest for which `nodes` nodes of one domain are free from now on."""
+    now = t.pass_record[PASS_NOW]
+    values = t.scratch[SCRATCH_VALUES]
+    level = level_within(t, shape)
+    longest = -1
+    for k in range(first_domain(t, level), last_domain(t, level)):
+        domain = t.listed[k]
+        count = 0
+        for place in range(t.domains[domain, DOMAIN_FIRST], t.domains[domain, DOMAIN_LAST]):
+            until = free_until(t, line, t.node_order[place], shape, now)
+            if until > now:
+                values[count] = -until
+                count += 1
+        longest = max(longest, _longest_of(t, count, nodes))
+    return longest
 
 
 @inner
@@ -92,7 +135,11 @@ def choose_later(t: Tables, line: int, shape: int, nodes: int, planned: int, beg
             ranks[count] = -came_free(t, line, node, shape, begin)
             candidates[count] = node
             count += 1
-    pick(t, count, nodes, False, t.scratch[SCRATCH_CHOSEN], 0)
+    if must_share(t, shape, nodes):
+        _offer_candidates(t, count)
+        choose_ranked(t, nodes, level_within(t, shape), True, t.scratch[SCRATCH_CHOSEN], 0)
+    else:
+        pick(t, count, nodes, False, t.scratch[SCRATCH_CHOSEN], 0)
 
 
 @inner
@@ -117,7 +164,20 @@ def choose_now(t: Tables, line: int, shape: int, nodes: int, planned: int) -> No
         ranks[count] = tier * 4 * SCORE_ONE - score
         candidates[count] = node
         count += 1
-    pick(t, count, nodes, True, t.start_nodes, t.pass_record[PASS_FIRST_NODE] + t.pass_record[PASS_NODES])
+    offset = t.pass_record[PASS_FIRST_NODE] + t.pass_record[PASS_NODES]
+    if by_domain(t, shape, nodes):
+        choose_offered(t, _offer_candidates(t, count), nodes, level_within(t, shape), t.start_nodes, offset)
+    else:
+        pick(t, count, nodes, True, t.start_nodes, offset)
+
+
+@inner
+def _offer_candidates(t: Tables, count: int) -> int:
+    """Offer the candidates by their ranks (in scratch); how many they are."""
+    begin_offers(t)
+    for k in range(count):
+        offer(t, t.scratch[SCRATCH_CANDIDATES, k], t.scratch[SCRATCH_VALUES, k])
+    return gather_offers(t)
 
 
 @inner
@@ -149,15 +209,24 @@ def choose_claim(t: Tables, shape: int, nodes: int) -> int:
     resources = t.meta[M_RESOURCES]
     cset = t.shapes[shape, S_CSET]
     found = 0
+    share = must_share(t, shape, nodes)
+    if share:
+        begin_offers(t)
     for later in range(2):
         for node in range(t.meta[M_NODES]):
             if (
-                found < nodes
+                (found < nodes or share)
                 and t.allowed[cset, node] != 0
                 and fits(t, t.capacity, node, shape, resources)
                 and fits(t, t.free, node, shape, resources) == (later == 0)
                 and (t.meta[M_BOOKINGS] == 0 or booked_start(t, node, shape, now, t.pass_record[PASS_WALL]) == now)
             ):
-                out[found] = node
-                found += 1
+                if share:
+                    offer(t, node, later)
+                else:
+                    out[found] = node
+                    found += 1
+    if share:
+        gather_offers(t)
+        found = choose_ready(t, nodes, level_within(t, shape), out)
     return found

@@ -35,10 +35,8 @@ from hal.core.kernels.structures.layout import (
     M_RESOURCES,
     N_BOOKED,
     N_RESERVED,
-    PASS_BLOCK_STAMP,
     PASS_FIRST_NODE,
     PASS_NODES,
-    PASS_NOW,
     PASS_STAMP,
     PASS_STARTS,
     PASS_WORK,
@@ -48,16 +46,12 @@ from hal.core.kernels.structures.layout import (
     Q_NODE,
     Q_RESERVATION,
     ROOM_BITS,
-    S_BLOCK_STAMP,
-    S_BLOCKED,
     S_CSET,
-    S_FIT,
     S_FOLLOWED,
     S_FROM,
     S_FROM_NOW,
     S_FROM_STAMP,
     S_SCORES,
-    S_UNTIL,
     SCRATCH_RANKS,
     TICK_MIRROR,
     TICK_TOUCHED,
@@ -93,42 +87,6 @@ def has_extra(t: Tables, place: int, shape: int, resources: int) -> bool:
         if t.planned_nodes[place, Q_EXTRA + r] < t.request[r, shape]:
             return False
     return True
-
-
-@inner
-def window(t: Tables, shape: int, nodes: int) -> int:
-    """The longest planned time of this class that may start now: -1 none, INF any; an upper bound in between.
-
-    From counts: the nodes that fit, less those that fit but are reserved. Exact for INF, -1 and one reservation.
-    """
-    fit = t.shapes[shape, S_FIT]
-    if fit < nodes:
-        return -1
-    if t.counts[COUNT_RESERVED] == 0:
-        return INF
-    now = t.pass_record[PASS_NOW]
-    stamp = t.pass_record[PASS_BLOCK_STAMP]
-    if t.shapes[shape, S_BLOCK_STAMP] != stamp:
-        resources = t.meta[M_RESOURCES]
-        blocked = 0
-        until = -1
-        for place in range(t.counts[COUNT_RESERVED]):
-            node = t.planned_nodes[place, Q_NODE]
-            if (
-                t.open_now[t.shapes[shape, S_CSET], node] != 0
-                and fits(t, t.free, node, shape, resources)
-                and not has_extra(t, place, shape, resources)
-            ):
-                blocked += 1
-                reservation = t.planned_nodes[place, Q_RESERVATION]
-                if t.planned[reservation, V_KIND] == KIND_RESERVED and t.planned[reservation, V_START] > until:
-                    until = t.planned[reservation, V_START]
-        t.shapes[shape, S_BLOCK_STAMP] = stamp
-        t.shapes[shape, S_BLOCKED] = blocked
-        t.shapes[shape, S_UNTIL] = until
-    if fit - t.shapes[shape, S_BLOCKED] >= nodes:
-        return INF
-    return int(t.shapes[shape, S_UNTIL] - now) if t.shapes[shape, S_UNTIL] >= now else -1
 
 
 @inlined
@@ -235,7 +193,7 @@ def tightness(t: Tables, node: int, shape: int, resources: int) -> int:
 
 
 @inner
-def _score(t: Tables, node: int, shape: int, resources: int) -> int:
+def node_score(t: Tables, node: int, shape: int, resources: int) -> int:
     """How good a node that holds the request is, in millionths: higher is better."""
     if t.meta[M_PLACEMENT] == PLACE_BEST:
         return tightness(t, node, shape, resources)
@@ -253,7 +211,7 @@ def _rank(t: Tables, node: int, shape: int, resources: int) -> int:
         or not fits(t, t.free, node, shape, resources)
     ):
         return -1
-    return (_score(t, node, shape, resources) << NODE_BITS) + LAST_NODE - node
+    return (node_score(t, node, shape, resources) << NODE_BITS) + LAST_NODE - node
 
 
 @inner
@@ -411,7 +369,7 @@ def _insert(t: Tables, node: int, shape: int, nodes: int, offset: int, begin: in
     """Put a node among those found since `begin`, the best first and at most `nodes` in all; how many there are now."""
     ranks = t.scratch[SCRATCH_RANKS]
     out = t.start_nodes
-    rank = (_score(t, node, shape, t.meta[M_RESOURCES]) << NODE_BITS) + LAST_NODE - node
+    rank = (node_score(t, node, shape, t.meta[M_RESOURCES]) << NODE_BITS) + LAST_NODE - node
     to = found
     if found == nodes:
         if rank <= ranks[nodes - 1]:
@@ -448,7 +406,7 @@ def _best_scored(t: Tables, shape: int, nodes: int, end: int, offset: int) -> in
 
 
 @inner
-def choose_nodes(t: Tables, shape: int, nodes: int, end: int) -> int:
+def choose_anywhere(t: Tables, shape: int, nodes: int, end: int) -> int:
     """Write up to `nodes` distinct nodes for the next start; the attempt can start when the result equals `nodes`.
 
     `end` is its planned end.

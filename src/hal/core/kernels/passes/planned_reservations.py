@@ -37,7 +37,7 @@ from hal.core.kernels.structures.layout import (
     PASS_VACATED,
     Q_NODE,
     Q_RESERVATION,
-    S_CLOSED_STAMP,
+    S_CLOSED,
     SCRATCH_LOCAL,
     TICK,
     V_CLASS,
@@ -153,7 +153,7 @@ def is_closed(t: Tables, shape: int) -> bool:
     """Whether as many jobs ahead as may hold reservations compete with a shape; once so in a slice, it stays so."""
     if t.counts[COUNT_RESERVATIONS] < t.meta[M_MAX_RESERVATIONS]:
         return False
-    if t.shapes[shape, S_CLOSED_STAMP] == t.ticks[TICK]:
+    if t.shapes[shape, S_CLOSED] == 2 * t.ticks[TICK] + 1:
         return True
     ahead = 0
     for k in range(t.counts[COUNT_RESERVATIONS]):
@@ -164,7 +164,7 @@ def is_closed(t: Tables, shape: int) -> bool:
         ):
             ahead += 1
             if ahead >= t.meta[M_MAX_RESERVATIONS]:
-                t.shapes[shape, S_CLOSED_STAMP] = t.ticks[TICK]
+                t.shapes[shape, S_CLOSED] = 2 * t.ticks[TICK] + 1
                 return True
     return False
 

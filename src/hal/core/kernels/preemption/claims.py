@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from hal.core.kernels.nodes.compact_nodes import must_share
+from hal.core.kernels.nodes.domains import level_within
 from hal.core.kernels.nodes.rows import fits, settle_counts
 from hal.core.kernels.preemption.searched import remember
 from hal.core.kernels.rules.booked import booked_start
@@ -259,10 +261,12 @@ def _list_runs(t: Tables, state: int, keys: Ints, slots: Ints) -> int:
 
 @inner
 def _is_ready(t: Tables, run: int, shape: int, now: int) -> int:
-    """1: all nodes of a claim are free, by the amounts in `search`; 0: not yet; -1: a node can never be, or a booking
-    is too near."""
+    """1: all nodes of a claim are free, by the amounts in `search`; 0: not yet; -1: a node can never be, a booking is
+    too near, or a node has left the domain in which all must be."""
     resources = t.meta[M_RESOURCES]
     ready = 1
+    level = level_within(t, shape) if must_share(t, shape, t.runs[run, R_NODES]) else -1
+    domain = -1
     piece = t.runs[run, R_PIECE]
     walked = 0
     while leads_on(t, piece, walked, t.pieces.shape[0]):
@@ -272,6 +276,10 @@ def _is_ready(t: Tables, run: int, shape: int, now: int) -> int:
             return -1
         if booked_start(t, node, shape, now, t.runs[run, R_WALL]) != now:
             return -1
+        if level >= 0:
+            if domain >= 0 and t.domain_of[level, node] != domain:
+                return -1
+            domain = t.domain_of[level, node]
         for r in range(resources):
             if t.search[node, SEARCH_FREE + r] < t.request[r, shape]:
                 ready = 0

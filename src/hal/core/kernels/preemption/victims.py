@@ -12,6 +12,15 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from hal.core.kernels.nodes.compact_nodes import (
+    begin_offers,
+    by_domain,
+    choose_least,
+    gather_offers,
+    must_share,
+    offer,
+)
+from hal.core.kernels.nodes.domains import add_to_domain, begin_domains, first_domain, last_domain, level_within
 from hal.core.kernels.nodes.ends import ends_root
 from hal.core.kernels.nodes.releases import project_release
 from hal.core.kernels.nodes.rows import fits
@@ -50,6 +59,8 @@ from hal.core.kernels.structures.layout import (
     B_OWNER,
     C_NODES,
     C_SHAPE,
+    DOMAIN_FIRST,
+    DOMAIN_LAST,
     E_BUCKET,
     E_JOB,
     E_KEY,
@@ -117,6 +128,8 @@ from hal.core.kernels.structures.memory import Tables, tables
 from hal.core.kernels.structures.sorting import sort_pairs
 from hal.core.kernels.structures.treap import tree_descend
 
+MOST_A_NODE: Final = 1 << 54
+"""The price of a node beyond which domains are not told apart."""
 FOUND: Final = 0
 NOTHING: Final = 1
 UNFINISHED: Final = 2
@@ -153,6 +166,8 @@ def seek(at: Any, job: int, task: int, now: int, node: int, budget: int, lent: i
             return UNFINISHED
         t.pass_record[PASS_WORK] += 1
         look_at(t, row)
+    if must_share(t, t.search_record[SEEK_SHAPE], t.search_record[SEEK_GANG]) and not _keep_to_one(t):
+        return NOTHING
     count, fitting = _choose_victims(t)
     for row in range(t.meta[M_NODES]):
         t.search_record[SEEK_YOUTH] = min(t.search_record[SEEK_YOUTH], t.search[row, SEARCH_YOUTH])
@@ -196,6 +211,41 @@ def _begin_search(t: Tables, entry: int, lent: int) -> bool:
         return False
     find_largest(t)
     return True
+
+
+@inner
+def _keep_to_one(t: Tables) -> bool:
+    """Leave out all nodes but those of the domain that is cleared for the least; whether there is one that can be."""
+    shape = t.search_record[SEEK_SHAPE]
+    gang = t.search_record[SEEK_GANG]
+    level = level_within(t, shape)
+    prices = t.scratch[SCRATCH_PRICES]
+    order = t.scratch[SCRATCH_ORDER]
+    best = -1
+    least = INF
+    for k in range(first_domain(t, level), last_domain(t, level)):
+        domain = t.listed[k]
+        count = 0
+        for place in range(t.domains[domain, DOMAIN_FIRST], t.domains[domain, DOMAIN_LAST]):
+            node = t.node_order[place]
+            t.pass_record[PASS_WORK] += 1
+            if t.search[node, SEARCH_COST] >= 0:
+                prices[count] = min(t.search[node, SEARCH_COST], MOST_A_NODE)
+                order[count] = node
+                count += 1
+        if count < gang:
+            continue
+        sort_pairs(prices, order, count)
+        price = 0
+        for i in range(gang):
+            price = min(price + prices[i], INF - 1)
+        if price < least:
+            least = price
+            best = domain
+    for node in range(t.meta[M_NODES]):
+        if best < 0 or t.domain_of[level, node] != best + 1:
+            t.search[node, SEARCH_COST] = -1
+    return best >= 0
 
 
 @inner
@@ -244,6 +294,9 @@ def _starts_by_itself(t: Tables) -> bool:
     until = t.search_record[SEEK_DUE]
     t.ticks[TICK] += 1
     stamp = t.ticks[TICK]
+    share = must_share(t, shape, gang)
+    if share:
+        begin_domains(t, shape)
     there = t.shapes[shape, S_FIT]
     depth = tree_descend(t.ends, ends_root(t), t.path, 0)
     seen = 0
@@ -261,7 +314,7 @@ def _starts_by_itself(t: Tables) -> bool:
             walked += 1
             t.pass_record[PASS_WORK] += 1
             if project_release(t, shape, t.pieces[piece, P_NODE], shape_of(t, run), stamp):
-                there += 1
+                there = max(there, add_to_domain(t, shape, t.pieces[piece, P_NODE])) if share else there + 1
             piece = t.pieces[piece, P_NEXT]
     return bool(there >= gang)
 
@@ -298,17 +351,23 @@ def _choose_nodes(t: Tables) -> int:
     gang = t.search_record[SEEK_GANG]
     resources = t.meta[M_RESOURCES]
     found = 0
+    ordered = by_domain(t, shape, gang)
+    if ordered:
+        begin_offers(t)
     for later in range(2):
         for node in range(t.meta[M_NODES]):
             if (
-                found < gang
+                (found < gang or ordered)
                 and t.search[node, SEARCH_COST] >= 0
                 and fits_by(t, node, 0)
                 and fits(t, t.free, node, shape, resources) == (later == 0)
             ):
-                t.scratch[SCRATCH_CHOSEN, found] = node
-                found += 1
-    return found
+                if ordered:
+                    offer(t, node, later)
+                else:
+                    t.scratch[SCRATCH_CHOSEN, found] = node
+                    found += 1
+    return choose_least(t, gather_offers(t), gang, t.scratch[SCRATCH_CHOSEN]) if ordered else found
 
 
 @inner

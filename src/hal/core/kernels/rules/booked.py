@@ -8,8 +8,8 @@ a node).
 
 from __future__ import annotations
 
+from hal.core.kernels.nodes.domains import first_domain, last_domain, level_within
 from hal.core.kernels.nodes.rows import fits
-from hal.core.kernels.structures.arrays import Ints
 from hal.core.kernels.structures.bounds import leads_on
 from hal.core.kernels.structures.jit import inner
 from hal.core.kernels.structures.layout import (
@@ -23,6 +23,7 @@ from hal.core.kernels.structures.layout import (
     M_BOOKED_NODES,
     M_BOOKINGS,
     M_RESOURCES,
+    M_WITHIN,
     N_AHEAD,
     N_BOOKED,
     PASS_NOW,
@@ -34,10 +35,12 @@ from hal.core.kernels.structures.layout import (
     S_CSET,
     S_FIT,
     S_INSIDE,
+    S_WITHIN,
     SCRATCH_SHAPES,
     TICK_TAKEN,
 )
 from hal.core.kernels.structures.memory import Tables
+from hal.core.kernels.structures.sorting import select
 
 
 @inner
@@ -169,6 +172,21 @@ def booked_window(t: Tables, shape: int, nodes: int) -> int:
 
 @inner
 def _longest(t: Tables, shape: int, nodes: int) -> int:
+    if t.meta[M_WITHIN] == 0 or t.shapes[shape, S_WITHIN] == 0:
+        return _longest_among(t, shape, nodes, -1, -1, t.shapes[shape, S_FIT])
+    level = level_within(t, shape)
+    line = t.shapes[shape, S_WITHIN] - 1
+    longest = -1
+    for k in range(first_domain(t, level), last_domain(t, level)):
+        domain = t.listed[k]
+        if t.domain_fit[line, domain] >= nodes:
+            longest = max(longest, _longest_among(t, shape, nodes, level, domain, t.domain_fit[line, domain]))
+    return longest
+
+
+@inner
+def _longest_among(t: Tables, shape: int, nodes: int, level: int, domain: int, fit: int) -> int:
+    """The longest walltime that bookings leave on `nodes` of `fit` nodes: those of a domain, or (-1) all."""
     now = t.pass_record[PASS_NOW]
     values = t.scratch[SCRATCH_SHAPES]
     resources = t.meta[M_RESOURCES]
@@ -176,46 +194,14 @@ def _longest(t: Tables, shape: int, nodes: int) -> int:
     count = 0
     for i in range(t.meta[M_BOOKED_NODES]):
         node = t.booked_rows[i]
+        if level >= 0 and t.domain_of[level, node] != domain + 1:
+            continue
         if t.rows[node, N_AHEAD] < INF and t.open_now[cset, node] != 0 and fits(t, t.free, node, shape, resources):
             values[count] = now - t.rows[node, N_AHEAD]
             count += 1
-    wanted = nodes - (t.shapes[shape, S_FIT] - count)
+    wanted = nodes - (fit - count)
     if wanted <= 0:
         return INF
     if wanted > count:
         return -1
     return int(-select(values, count, wanted - 1))
-
-
-@inner
-def select(values: Ints, count: int, k: int) -> int:
-    """The k-th smallest (from 0) of the first `count` values, which it reorders. O(count).
-
-    Each round leaves out at least one value; within it i and j stop at the pivot, then at what they have swapped.
-    """
-    low = 0
-    high = count - 1
-    while low < high:
-        middle = (low + high) // 2
-        a = values[low]
-        b = values[middle]
-        c = values[high]
-        pivot = max(min(a, b), min(max(a, b), c))
-        i = low
-        j = high
-        while i <= j:
-            while values[i] < pivot:
-                i += 1
-            while values[j] > pivot:
-                j -= 1
-            if i <= j:
-                values[i], values[j] = values[j], values[i]
-                i += 1
-                j -= 1
-        if k <= j:
-            high = j
-        elif k >= i:
-            low = i
-        else:
-            break
-    return int(values[k])

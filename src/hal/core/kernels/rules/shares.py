@@ -20,9 +20,13 @@ from hal.core.kernels.structures.jit import inner, kernel
 from hal.core.kernels.structures.layout import (
     B_CLASS,
     B_HEAD,
+    B_HEAD_JOB,
+    B_HEAD_KEY,
+    B_INSERT,
     B_OFFSET,
     B_OWNER,
     B_REFS,
+    BACKFILL_CONSERVATIVE,
     BY_DEADLINE,
     BY_PRIORITY,
     BY_SUBMISSION,
@@ -30,6 +34,9 @@ from hal.core.kernels.structures.layout import (
     C_NODES,
     C_SHAPE,
     DEADLINE_SLOPE,
+    E_BUCKET,
+    E_JOB,
+    E_KEY,
     E_WALL,
     F_LEAST,
     F_LOSS,
@@ -40,13 +47,16 @@ from hal.core.kernels.structures.layout import (
     F_WEIGHTS,
     INF,
     M_ACTIVE,
+    M_BACKFILL,
     M_BUCKET_TOP,
     M_CPU,
     M_HALF_LIFE,
+    M_INSERTS,
     M_NODES_OF_SHARES,
     M_ORDER,
     M_OWNERS,
     M_QUEUES,
+    M_RESERVATIONS,
     M_RESOURCES,
     M_SHARE_ZERO,
     M_SHARES_MOVED,
@@ -69,6 +79,7 @@ from hal.core.kernels.structures.layout import (
     SHARE_WAITS,
     TIME_BITS,
     TURN,
+    V_ENTRY,
     Y_DEADLINE,
     Y_DISCIPLINE,
     Y_FAIR,
@@ -290,6 +301,8 @@ def renew_offsets(at: Any, now: int) -> int:
                 offset += TURN * max(_turn_of(t, owner) - t.queues[queue, Y_LEAST], 0)
         t.owners[owner, O_OFFSET] = offset
     moved = 0
+    if t.meta[M_BACKFILL] != BACKFILL_CONSERVATIVE:
+        _wake_overtaking(t)
     for bucket in range(t.meta[M_BUCKET_TOP]):
         if t.buckets[bucket, B_REFS] > 0:
             offset = bucket_offset(t, bucket)
@@ -298,6 +311,50 @@ def renew_offsets(at: Any, now: int) -> int:
                 moved += 1
     t.meta[M_SHARES_MOVED] = 0
     return moved
+
+
+@inner
+def _wake_overtaking(t: Tables) -> None:
+    """Before offsets of buckets move: work that will rank before a reservation, and did not, is looked at again.
+
+    O(buckets), and O(reservations) for those that gain on some reservation and end up among them.
+    """
+    lead = -INF
+    first = INF
+    last = -INF
+    for k in range(t.meta[M_RESERVATIONS]):
+        entry = t.reservations[k, V_ENTRY]
+        if entry >= 0:
+            bucket = t.entries[entry, E_BUCKET]
+            was = t.entries[entry, E_KEY] + t.buckets[bucket, B_OFFSET]
+            will_be = t.entries[entry, E_KEY] + bucket_offset(t, bucket)
+            lead = max(lead, will_be - was)
+            first = min(first, was)
+            last = max(last, will_be)
+    for place in range(t.meta[M_ACTIVE] if lead > -INF else 0):
+        bucket = t.active[place]
+        was = t.buckets[bucket, B_HEAD_KEY] + t.buckets[bucket, B_OFFSET]
+        will_be = t.buckets[bucket, B_HEAD_KEY] + bucket_offset(t, bucket)
+        if will_be - was < lead and was >= first and will_be <= last and _overtakes(t, bucket, was, will_be):
+            t.meta[M_INSERTS] += 1
+            t.buckets[bucket, B_INSERT] = t.meta[M_INSERTS]
+
+
+@inner
+def _overtakes(t: Tables, bucket: int, was: int, will_be: int) -> bool:
+    """Whether the first job of a bucket ranks behind a reservation that it will rank before."""
+    mine = t.buckets[bucket, B_HEAD_JOB]
+    for k in range(t.meta[M_RESERVATIONS]):
+        entry = t.reservations[k, V_ENTRY]
+        if entry >= 0:
+            own = t.entries[entry, E_BUCKET]
+            other = t.entries[entry, E_JOB]
+            key = t.entries[entry, E_KEY] + t.buckets[own, B_OFFSET]
+            if was > key or (was == key and mine > other):
+                key = t.entries[entry, E_KEY] + bucket_offset(t, own)
+                if will_be < key or (will_be == key and mine < other):
+                    return True
+    return False
 
 
 @kernel

@@ -25,6 +25,10 @@ RESOURCES: Final = Room("resources")
 NODE_BLOCKS: Final = Room("node_blocks")
 NODE_GROUPS: Final = Room("node_groups")
 CONSTRAINT_SETS: Final = Room("constraint_sets")
+# Rooms of a topology.
+LEVELS: Final = Room("levels")
+DOMAINS: Final = Room("domains")
+WITHIN_SHAPES: Final = Room("within_shapes")
 # Rooms of work.
 ENTRIES: Final = Room("entries", FIRST_SLOTS, L.M_ENTRY_TOP)
 ENTRY_HASH: Final = Room("entry_hash", 4 * FIRST_SLOTS)
@@ -156,6 +160,43 @@ class NodeTables(Group, group="nodes"):
         holds="`allowed` less nodes of bookings that hold now",
         invariant="the same array as `allowed` where no booking closes any",
     )  # fmt: skip
+
+
+class DomainTables(Group, group="domains"):
+    """The topology: which nodes are near each other, and on how many of each domain shapes fit that ask for one."""
+
+    domain_of: Table = table(
+        LEVELS, NODES, row="level, widest first; node", holds="1 + the domain that the node is in, 0 = none",
+        invariant="nodes of one domain share those of all wider levels",
+    )  # fmt: skip
+    domains: Table = table(
+        DOMAINS, L.DOMAIN_SIZE, columns="DOMAIN", row="domain", holds="level, where its nodes are listed",
+        invariant="its nodes are neighbours in `node_order`",
+    )  # fmt: skip
+    node_order: Ints = table(
+        NODES, row="place, below M_NODES", holds="node, in topological order", invariant="N_PLACE leads back",
+    )  # fmt: skip
+    listed: Ints = table(
+        DOMAINS, row="as `level_domains` says", holds="domains, level by level, in topological order",
+        invariant="each that has a node, once",
+    )  # fmt: skip
+    level_domains: Table = table(
+        LEVELS, L.LISTED_SIZE, columns="LISTED", row="level", holds="where its domains are listed",
+        invariant="the domains of a level are neighbours in `listed`",
+    )  # fmt: skip
+    within: Table = table(
+        WITHIN_SHAPES, L.WITHIN_SIZE, columns="WITHIN", row="line of a shape whose nodes must be in one domain",
+        holds="shape, level, how many domains have the most", invariant="S_WITHIN of the shape leads back",
+    )  # fmt: skip
+    domain_fit: Table = table(
+        WITHIN_SHAPES, DOMAINS, row="line, domain", holds="nodes of the domain where the shape fits now",
+        invariant="S_FIT is the most of them in a domain of the level",
+    )  # fmt: skip
+    domain_ever: Table = table(
+        WITHIN_SHAPES, DOMAINS, row="line, domain", holds="nodes of it that are up and could hold the shape when empty",
+        invariant="S_EVER is the most of them",
+    )  # fmt: skip
+    domain_there: Ints = table(DOMAINS, growth=SCRATCH, row="domain", holds="nodes of it, counted for one question")
 
 
 class WorkTables(Group, group="work"):
@@ -450,6 +491,10 @@ class ScratchTables(Group, group="scratch"):
         SEARCH_NODES, SEARCH_AMOUNTS + L.SEARCH_FREE, columns="SEARCH", growth=REFILLED, row="node",
         holds="cost of clearing it, and what is free with what is leaving, base units",
         invariant="used with M_PREEMPTING",
+    )  # fmt: skip
+    choice: Table = table(
+        L.CHOICE_LINES, WIDTH, growth=SCRATCH, row="CHOICE_*: one list each",
+        holds="nodes that are offered for one choice of nodes by domain",
     )  # fmt: skip
     victims: Table = table(
         4, SEARCH_RUNS, growth=SCRATCH, row="0, 1: price and run of victims; 2, 3: of what was lent",

@@ -89,7 +89,10 @@ M_CHANGES: Final = 69  # times at which what there is of licences changes
 M_PRICED: Final = 70  # 1 = a plugin says what running work costs to preempt, in R_PRICE
 M_UNLISTED: Final = 71  # attempts whose planned ends are not in the tree yet
 M_RECLAIM: Final = 72  # 1 = some limit has preempted what its cohort borrowed of it
-META_SIZE: Final = 74
+M_LEVELS: Final = 73  # levels of the topology, 0 = there is none
+M_COMPACT: Final = 74  # 1 = gangs are placed compactly: there are domains, and the configuration says so
+M_WITHIN: Final = 75  # lines of shapes whose nodes must be in one domain; 0 = nobody asks for any
+META_SIZE: Final = 76
 
 # --- entries: a run of alike waiting tasks of one job ---------------------------------------------------------------
 E_JOB: Final = 0
@@ -161,15 +164,15 @@ C_NODES: Final = 1
 C_REFS: Final = 2  # buckets
 CLASS_SIZE: Final = 4
 
-S_FIT: Final = 0  # nodes where it fits now
+S_FIT: Final = 0  # nodes where it fits now; of those in one domain the most, where its nodes must be in one
 S_FROM: Final = 1  # no node before this one fits (first-fit starts here)
-S_EVER: Final = 2  # nodes that are up and could hold it when empty
+S_EVER: Final = 2  # nodes that are up and could hold it when empty; likewise
 S_CSET: Final = 3  # its constraint set
 S_BLOCK_STAMP: Final = 4  # scratch: S_BLOCKED and S_UNTIL are of this stamp
 S_BLOCKED: Final = 5  # scratch: nodes that fit now but are reserved to somebody
 S_UNTIL: Final = 6  # scratch: the latest of their reservations
-S_CLOSED_STAMP: Final = 7  # scratch
-S_CLOSED: Final = 8  # scratch: its set of nodes has its reservations
+S_CLOSED: Final = 7  # scratch: twice a stamp, and 1 = its set of nodes has its reservations
+S_WITHIN: Final = 8  # 1 + its line in `within` where its nodes must be in one domain, 0 = they need not
 S_FROM_STAMP: Final = 9  # scratch
 S_FROM_NOW: Final = 10  # scratch: S_FROM within this cycle
 S_SCORES: Final = 11  # line of the plugin's scores, -1
@@ -312,11 +315,39 @@ N_UNREADY: Final = 11  # scratch: kept instants of the node must be looked for a
 N_BOOKED: Final = 12  # 1 + the first of its bookings, by start
 N_AHEAD: Final = 13  # start of the next booking that has not begun, INF = none
 N_LOGGED: Final = 14  # scratch: where it last stands in the log of touched nodes, unless another node stands there now
-NODE_SIZE: Final = 15
+N_PLACE: Final = 15  # its place in `node_order`, where there is a topology
+NODE_SIZE: Final = 16
 
 NODE_GONE: Final = 0
 NODE_UP: Final = 1
 NODE_CLOSED: Final = 2
+
+# --- domains of the topology -----------------------------------------------------------------------------------------
+DOMAIN_LEVEL: Final = 0
+DOMAIN_FIRST: Final = 1  # its nodes are node_order[DOMAIN_FIRST : DOMAIN_LAST]
+DOMAIN_LAST: Final = 2
+DOMAIN_PARENT: Final = 3  # 1 + the narrowest wider domain around it, 0 = none
+DOMAIN_SIZE: Final = 4
+
+LISTED_FIRST: Final = 0  # the domains of a level are listed[LISTED_FIRST : LISTED_LAST]
+LISTED_LAST: Final = 1
+LISTED_SIZE: Final = 2
+
+WITHIN_SHAPE: Final = 0  # 1 + the shape, 0 = the line is free
+WITHIN_LEVEL: Final = 1  # -1 = there is no such level
+WITHIN_AT: Final = 2  # domains in which it fits on S_FIT nodes
+WITHIN_EVER_AT: Final = 3  # domains in which it could fit on S_EVER nodes
+WITHIN_SIZE: Final = 4
+
+CHOICE_RANK: Final = 0  # by place: the rank of a node that is offered, least first; CHOICE_NONE
+CHOICE_NODE: Final = 1  # offered nodes, in topological order
+CHOICE_RANKS: Final = 2  # their ranks
+CHOICE_AHEAD: Final = 3  # by place: how many offered nodes are before it
+CHOICE_TAKEN: Final = 4  # by offered node: 1 = it is chosen
+CHOICE_COUNTS: Final = 5  # of domains: minus how many offered nodes they have; values to select from
+CHOICE_DOMAINS: Final = 6  # which domains
+CHOICE_LINES: Final = 7
+CHOICE_NONE: Final = 1 << 62
 
 # --- reservations ----------------------------------------------------------------------------------------------------
 V_ENTRY: Final = 0

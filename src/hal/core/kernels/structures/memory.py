@@ -24,6 +24,7 @@ from hal.core.kernels.structures.declaration import DECLARED
 from hal.core.kernels.structures.declared import (
     BookingTables,
     CatalogueTables,
+    DomainTables,
     LicenceTables,
     NodeTables,
     OutputTables,
@@ -38,6 +39,7 @@ from hal.core.kernels.structures.declared import (
 class Tables(
     ScalarTables,
     NodeTables,
+    DomainTables,
     WorkTables,
     CatalogueTables,
     ShareTables,

@@ -1,4 +1,4 @@
-"""Sorting two columns together where nothing may be allocated.
+"""Sorting two columns together, and selecting from one, where nothing may be allocated.
 
 Pure. Heapsort: O(n log n) whatever the order, and the heap alone keeps the least n of many. For very many there is
 quicksort that ends as heapsort where its pivots are bad (introsort), in three fifths of the time; source: Musser,
@@ -10,6 +10,40 @@ from __future__ import annotations
 
 from hal.core.kernels.structures.arrays import Ints
 from hal.core.kernels.structures.jit import inner
+
+
+@inner
+def select(values: Ints, count: int, k: int) -> int:
+    """The k-th smallest (from 0) of the first `count` values, which it reorders. O(count).
+
+    Each round leaves out at least one value; within it i and j stop at the pivot, then at what they have swapped.
+    """
+    low = 0
+    high = count - 1
+    while low < high:
+        middle = (low + high) // 2
+        a = values[low]
+        b = values[middle]
+        c = values[high]
+        pivot = max(min(a, b), min(max(a, b), c))
+        i = low
+        j = high
+        while i <= j:
+            while values[i] < pivot:
+                i += 1
+            while values[j] > pivot:
+                j -= 1
+            if i <= j:
+                values[i], values[j] = values[j], values[i]
+                i += 1
+                j -= 1
+        if k <= j:
+            high = j
+        elif k >= i:
+            low = i
+        else:
+            break
+    return int(values[k])
 
 
 @inner

@@ -7,27 +7,33 @@ out from the first. O(nodes) a search.
 
 from __future__ import annotations
 
+from hal.core.kernels.nodes.domains import first_domain, last_domain, level_within
 from hal.core.kernels.nodes.rows import fits
-from hal.core.kernels.rules.booked import booked_start, select
+from hal.core.kernels.rules.booked import booked_start
 from hal.core.kernels.structures.arrays import Ints
 from hal.core.kernels.structures.bounds import goes_on, leads_on
 from hal.core.kernels.structures.jit import inner
 from hal.core.kernels.structures.layout import (
+    DOMAIN_FIRST,
+    DOMAIN_LAST,
     INF,
     LOWEST,
     M_BOOKINGS,
     M_NODES,
     M_RESOURCES,
+    M_WITHIN,
     PASS_WALL,
     POINT_NEXT,
     POINT_TIME,
     S_CSET,
+    S_WITHIN,
     SCRATCH_BEGINS,
     SCRATCH_CANDIDATES,
     SCRATCH_COPY,
     SCRATCH_VALUES,
 )
 from hal.core.kernels.structures.memory import Tables
+from hal.core.kernels.structures.sorting import select
 from hal.core.kernels.timelines.points import point_fits
 
 
@@ -183,10 +189,35 @@ def earliest(t: Tables, line: int, shape: int, nodes: int, planned: int, since: 
                 if best == since:
                     break
         return int(best) if best < before else INF
+    if t.meta[M_WITHIN] == 0 or t.shapes[shape, S_WITHIN] == 0:
+        return _earliest_of(t, line, shape, nodes, planned, since, before, may_hold(t, line, before))
+    candidates = t.scratch[SCRATCH_CANDIDATES]
+    level = level_within(t, shape)
+    best = before
+    found = INF
+    for k in range(first_domain(t, level), last_domain(t, level)):
+        domain = t.listed[k]
+        left = 0
+        for place in range(t.domains[domain, DOMAIN_FIRST], t.domains[domain, DOMAIN_LAST]):
+            node = t.node_order[place]
+            if line < 0 or t.line_begin[line, node] < best:
+                candidates[left] = node
+                left += 1
+        begin = _earliest_of(t, line, shape, nodes, planned, since, best, left) if left >= nodes else INF
+        if begin < best:
+            best = begin
+            found = begin
+            if best == since:
+                break
+    return int(found)
+
+
+@inner
+def _earliest_of(t: Tables, line: int, shape: int, nodes: int, planned: int, since: int, before: int, left: int) -> int:
+    """The same among the first `left` nodes in SCRATCH_CANDIDATES, which it reorders."""
     begins = t.scratch[SCRATCH_BEGINS]
     values = t.scratch[SCRATCH_VALUES]
     candidates = t.scratch[SCRATCH_CANDIDATES]
-    left = may_hold(t, line, before)
     for k in range(left):
         begins[k] = LOWEST
     at = since

@@ -6,9 +6,10 @@ import errno
 import fcntl
 import json
 import os
-import pwd
 import sys
 from datetime import UTC, datetime
+
+from msgspec.structs import replace
 
 from hal.core.model.errors import HALError
 from hal.core.model.printable import printable
@@ -16,13 +17,16 @@ from hal.daemons.agent.arguments import NodeArguments, parse_arguments
 from hal.daemons.agent.keeper.agent_link import AgentLink
 from hal.daemons.agent.keeper.agent_process import AgentProcess
 from hal.daemons.agent.keeper.core import KeeperCore
+from hal.daemons.agent.keeper.cpu_claim import cpus_to_bind
+from hal.daemons.agent.keeper.devices import StepDevices
 from hal.daemons.agent.keeper.given_files import Scripts
 from hal.daemons.agent.keeper.journal import FileJournal
-from hal.daemons.agent.keeper.limits import Cgroups, cgroup_name
+from hal.daemons.agent.keeper.limits import DEVICES, Cgroups, cgroup_name
 from hal.daemons.agent.keeper.loop import Descriptors, KeeperLoop
 from hal.daemons.agent.keeper.old_outputs import DAY_MS, OldOutputs
 from hal.daemons.agent.keeper.outputs import OutputFiles
 from hal.daemons.agent.keeper.ports import KeeperConfig
+from hal.daemons.agent.keeper.service_ports import is_port_free
 from hal.daemons.agent.keeper.spawner import HelperSpawner
 from hal.daemons.agent.keeper.watch import read_clocks
 from hal.daemons.agent.node_file import read_node_section, run_as_owner
@@ -31,7 +35,7 @@ from hal.runtime.identity import boot_id, remove_pid_file, write_pid_file
 from hal.runtime.inheritance import confine_daemon
 from hal.runtime.logfile import LogFile
 from hal.runtime.regular_files import open_own
-from hal.runtime.step_users import serving
+from hal.runtime.step_users import own_account, serving
 
 ALREADY_RUNNING = 75
 """Exit code when another keeper of this node runs."""
@@ -76,7 +80,7 @@ def assemble(arguments: NodeArguments, home: Home, node: NodePaths, log: Log) ->
         capacity=arguments.capacity,
         labels=arguments.labels,
         lease_ms=arguments.lease_ms,
-        user=user_name(),
+        user=own_account(),
         serving=serving(run_as_owner(home.config)),
         least_uid=section.min_uid,
         no_new_privileges=section.no_new_privileges,
@@ -84,7 +88,15 @@ def assemble(arguments: NodeArguments, home: Home, node: NodePaths, log: Log) ->
     descriptors = Descriptors()
     link = AgentLink(home.keeper_socket(arguments.node), descriptors)
     journal = FileJournal(node.journal / "keeper.log")
-    cgroups = Cgroups(cgroup_name(str(home.root), arguments.node), max_processes=arguments.max_processes)
+    devices = StepDevices(section.devices)
+    cpus, binding_note = cpus_to_bind(section.bind, config.capacity.get("cpu", 0))
+    cgroups = Cgroups(
+        cgroup_name(str(home.root), arguments.node),
+        max_processes=arguments.max_processes,
+        devices=devices.restricted,
+        binds=cpus is not None,
+    )
+    config = replace(config, hides_devices=devices.restricted and cgroups.can_limit(DEVICES))
     outputs = OutputFiles(node.steps)
     old_outputs = OldOutputs(outputs, section.outputs_days * DAY_MS, section.outputs_bytes)
     spawner = HelperSpawner(
@@ -97,6 +109,8 @@ def assemble(arguments: NodeArguments, home: Home, node: NodePaths, log: Log) ->
         log_fd=open_own(home.output_file(f"keeper-{arguments.node}"), os.O_WRONLY | os.O_APPEND),
         environ=os.environ,
         scripts=Scripts(home, f"scripts-{arguments.node}"),
+        devices=devices,
+        cpus=cpus,
     )
     core = KeeperCore(
         config=config,
@@ -106,8 +120,11 @@ def assemble(arguments: NodeArguments, home: Home, node: NodePaths, log: Log) ->
         boot_id=boot_id(),
         notes=cgroups.notes,
         pid=os.getpid(),
+        is_port_free=is_port_free,
     )
     core.recover(read_clocks())
+    if binding_note:
+        log(binding_note)
     for note in (*cgroups.notes, *journal.notes, *spawner.notes):
         log(note)
     log(f"started: {core.active_steps} steps taken over, {core.unacknowledged} exits to report")
@@ -128,14 +145,6 @@ def assemble(arguments: NodeArguments, home: Home, node: NodePaths, log: Log) ->
         agent=agent,
         log=log,
     )
-
-
-def user_name() -> str:
-    """Of this process's user; a container may run under an id that has none."""
-    try:
-        return pwd.getpwuid(os.geteuid()).pw_name
-    except KeyError:
-        return str(os.geteuid())
 
 
 class Log:

@@ -1,6 +1,6 @@
-"""Commands that neither start nor end a step: signal, suspend, resume, resize, checkpoint, prepare, logs, forget.
+"""Commands that neither start nor end a step: signal, suspend, resume, resize, prepare, logs, forget, find.
 
-Each but the last two is answered by one `Done` that lists the steps for which it succeeded, and those for which it
+Each but the last three is answered by one `Done` that lists the steps for which it succeeded, and those for which it
 failed, with the reason.
 """
 
@@ -13,19 +13,23 @@ from typing import Final
 from hal.core.model import StepId
 from hal.daemons.agent.keeper.endings import Endings, signal_number
 from hal.daemons.agent.keeper.ledger import Ledger
-from hal.daemons.agent.keeper.ports import Instant, Outputs, Spawner
+from hal.daemons.agent.keeper.ports import Instant, KeeperConfig, LogPart, Outputs, Spawner
 from hal.daemons.agent.keeper.reports import Reports
 from hal.daemons.agent.keeper.step import HeldStep, Phase
 from hal.wire.frames.agent_keeper import (
-    Checkpoint,
+    FindStep,
     Forget,
     ForgetPiece,
     LogChunk,
+    OutputPart,
+    OutputParts,
     Prepare,
     ReadLog,
+    ReadOutputs,
     Resize,
     Resume,
     Signal,
+    StepFound,
     Suspend,
 )
 from hal.wire.frames.conversation import Frame
@@ -46,17 +50,19 @@ class Commands:
         outputs: Outputs,
         reports: Reports,
         endings: Endings,
+        config: KeeperConfig,
     ) -> None:
         self._ledger = ledger
         self._spawner = spawner
         self._outputs = outputs
         self._reports = reports
         self._endings = endings
+        self._config = config
 
     def received(self, frame: Frame, now: Instant) -> None:
         """Execute a command; a frame that is not a command for a keeper is ignored."""
         match frame:
-            case Signal() | Suspend() | Resume() | Resize() | Checkpoint() | Prepare():
+            case Signal() | Suspend() | Resume() | Resize() | Prepare():
                 command = type(frame).__name__.lower()
                 if frame.epoch < self._ledger.epoch:
                     seen = self._ledger.epoch
@@ -67,6 +73,10 @@ class Commands:
                 self._reports.done(command, *self._carry_out(frame, now))
             case ReadLog():
                 self._read_log(frame)
+            case ReadOutputs():
+                self._read_outputs(frame)
+            case FindStep():
+                self._reports.frame(self._find(frame))
             case Forget():
                 self._outputs.forget(self._not_running(frame.pieces), frame.request)
             case _:
@@ -81,7 +91,7 @@ class Commands:
         return [piece for piece in pieces if not any(_names(piece, step) for step in running.get(piece.job, ()))]
 
     def _carry_out(
-        self, frame: Signal | Suspend | Resume | Resize | Checkpoint | Prepare, now: Instant
+        self, frame: Signal | Suspend | Resume | Resize | Prepare, now: Instant
     ) -> tuple[list[StepId], list[tuple[StepId, str]]]:
         if isinstance(frame, Prepare):
             results = [(step, self._outputs.prepare(step)) for step in frame.steps]
@@ -100,13 +110,8 @@ class Commands:
         going_on = [held for held in running if held.stop is None]
         if isinstance(frame, Suspend):
             self._endings.suspend(going_on, now)
-        elif isinstance(frame, Resume):
-            self._endings.resume(going_on, now)
         else:
-            number = signal_number(frame.name)
-            if not number:
-                return [], [(step, f"there is no signal '{frame.name}'") for step in frame.steps]
-            self._endings.checkpoint(going_on, number, frame.grace_ms, now)
+            self._endings.resume(going_on, now)
         return [held.step for held in going_on], failed
 
     def _resize(
@@ -141,6 +146,33 @@ class Commands:
                 running.append(held)
         return running, failed
 
+    def _find(self, frame: FindStep) -> StepFound:
+        running, failed = self._running([frame.step])
+        held = self._ledger.steps.get(frame.step)
+        if failed:
+            later = held is None or held.phase < Phase.RUNNING
+            return StepFound(request=frame.request, error=f"{frame.step}: {failed[0][1]}", later=later)
+        (held,) = running
+        found = self._spawner.locate(held.step)
+        if found is None or held.stop is not None:
+            why = "it is being ended" if held.stop is not None else "its first process is not known"
+            return StepFound(request=frame.request, error=f"{frame.step}: {why}")
+        return StepFound(
+            request=frame.request,
+            pid=found.pid,
+            started_boot_ms=found.boot_ms,
+            mark=found.mark,
+            user=self._config.steps_user(held.template),
+            least_uid=self._config.least_uid,
+            no_new_privileges=self._config.no_new_privileges,
+            sandboxed=bool(held.template.sandbox),
+            interactive=bool(held.template.interactive),
+            cgroups=found.cgroups,
+            cpus=found.cpus,
+            service=held.template.service if held.serves else None,
+            ports=held.start.ports,
+        )
+
     def _read_log(self, frame: ReadLog) -> None:
         held = self._ledger.steps.get(frame.step)
         active = held is not None and held.active
@@ -160,6 +192,17 @@ class Commands:
                 deleted_by="" if active else part.deleted_by,
             )
         )
+
+    def _read_outputs(self, frame: ReadOutputs) -> None:
+        limit = min(frame.limit, MAX_LOG_CHUNK_BYTES)
+        found = self._outputs.read_many(frame.steps, frame.stream, frame.offset, limit, MAX_LOG_CHUNK_BYTES)
+        parts = []
+        for step, part in zip(frame.steps, found, strict=False):
+            held = self._ledger.steps.get(step)
+            bare = held is not None and held.active and not part.data
+            kept = LogPart(part.offset, part.data, part.size) if bare else part
+            parts.append(OutputPart(kept.offset, kept.data, kept.size, kept.error, kept.deleted_ms, kept.deleted_by))
+        self._reports.frame(OutputParts(request=frame.request, parts=tuple(parts)))
 
 
 def _names(piece: ForgetPiece, step: StepId) -> bool:

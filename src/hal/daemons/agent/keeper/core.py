@@ -8,15 +8,18 @@ feed what is there, `wake`, `take_frames`. Rules: CLUSTER.md 'Keepers', docs/kee
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
+
+from msgspec.structs import replace
 
 from hal.core.lifecycle.outcome import FOREIGN_USER
 from hal.core.model import StepId
+from hal.daemons.agent.device_env import device_env
 from hal.daemons.agent.keeper.commands import Commands
 from hal.daemons.agent.keeper.credit import CREDIT_OVER, RECALLED, Credit
-from hal.daemons.agent.keeper.endings import Endings
-from hal.daemons.agent.keeper.environment import step_env, stream_env, streams_of
+from hal.daemons.agent.keeper.endings import Endings, signal_number
+from hal.daemons.agent.keeper.environment import dialect_env, port_env, rank_env, step_env, stream_env, streams_of
 from hal.daemons.agent.keeper.guarded_steps import GuardedSteps
 from hal.daemons.agent.keeper.lease import Lease
 from hal.daemons.agent.keeper.ledger import MAX_BATCH, MAX_HELD, Ledger
@@ -40,6 +43,7 @@ from hal.daemons.agent.keeper.ports import (
     Vanished,
 )
 from hal.daemons.agent.keeper.reports import Reports
+from hal.daemons.agent.keeper.service_ports import ServicePorts
 from hal.daemons.agent.keeper.step import HeldStep, Phase
 from hal.daemons.agent.keeper.timers import Due
 from hal.runtime import step_users
@@ -47,6 +51,7 @@ from hal.wire import agree
 from hal.wire.errors import VersionError
 from hal.wire.frames.agent_keeper import (
     AgentKeeperFrame,
+    Checkpoint,
     ExitsAck,
     Forgotten,
     Heartbeat,
@@ -56,6 +61,7 @@ from hal.wire.frames.agent_keeper import (
     Start,
     StepExit,
     StepStart,
+    StepTemplate,
     Stop,
     StopReason,
 )
@@ -90,6 +96,7 @@ class KeeperCore:
         boot_id: str,
         notes: Sequence[str] = (),
         pid: int = 0,
+        is_port_free: Callable[[int], bool] = lambda port: True,
     ) -> None:
         self.config = config
         self.stopping = False
@@ -103,11 +110,13 @@ class KeeperCore:
         self._reports = Reports()
         self._credit = Credit()
         self._endings = Endings(self._ledger, spawner, outputs, self._reports, self._credit)
+        self._is_port_free = is_port_free
+        self._ports = ServicePorts(config.node, is_port_free)
         self._queues: dict[str, deque[StepId]] = {}
         """Steps that wait for a helper, by the user whose helper it must be."""
         self._next_sample_ms = 0
         self._next_maintenance_ms = 0
-        self._commands = Commands(self._ledger, spawner, outputs, self._reports, self._endings)
+        self._commands = Commands(self._ledger, spawner, outputs, self._reports, self._endings, config)
         self._lease = Lease(config.lease_ms, boot_id)
         self._guarded_steps = GuardedSteps(self._ledger, self._endings, self._lease)
 
@@ -188,6 +197,8 @@ class KeeperCore:
                 self._start(frame, now)
             case Stop():
                 self._stop_frame(frame, now)
+            case Checkpoint():
+                self._checkpoint_frame(frame, now)
             case Recall():
                 self._recall(frame)
             case ExitsAck():
@@ -293,7 +304,7 @@ class KeeperCore:
             return
         self._ledger.record_epoch(hello.epoch)
         held = tuple(
-            HeldReport(held.step, held.active, held.pid, held.started_ms, held.start.started_at_ms)
+            HeldReport(held.step, held.active, held.pid, held.started_ms, held.start.started_at_ms, held.serves)
             for held in self._ledger.steps.values()
         )
         self._reports.frame(
@@ -362,8 +373,9 @@ class KeeperCore:
             if text := step_users.refusal(self.config.serving, self.config.user, frame.templates[position].user):
                 self._refuse_for_good(list(starts), FOREIGN_USER, f"{text}; {step_users.HINT}")
                 continue
+            given = self._with_ports(starts.values(), frame.templates[position])
             try:
-                taken = self._ledger.accept(list(starts.values()), frame.templates[position])
+                taken = self._ledger.accept(given, frame.templates[position])
             except JournalFullError as error:
                 self._refuse_for_good(list(starts), "journal-full", f"the keeper's journal cannot be written: {error}")
                 continue
@@ -373,6 +385,33 @@ class KeeperCore:
                     self._credit.wait(held, now)
                 else:
                     self._queue_of(held).append(held.step)
+
+    def _lacks_its_port(self, start: StepStart) -> bool:
+        """Whether the ranks of its attempt would meet here, and cannot; it is refused then."""
+        port = start.master_port
+        if start.step.rank or not port or self._is_port_free(port):
+            return False
+        self._refuse_for_good([start.step], "overloaded", f"another program uses port {port}, where its ranks meet")
+        return True
+
+    def _with_ports(self, starts: Collection[StepStart], template: StepTemplate) -> list[StepStart]:
+        """The steps that begin, those of a service with their ports; without any is refused, as is a step at whose port
+        the ranks of its attempt cannot meet."""
+        if any(start.master_port for start in starts):
+            starts = [start for start in starts if not self._lacks_its_port(start)]
+        service = template.service
+        if service is None or not service.ports:
+            return list(starts)
+        taken = {port for held in self._ledger.steps.values() if held.active for port in held.start.ports}
+        given: list[StepStart] = []
+        for start in starts:
+            ports = self._ports.choose(service, taken.__contains__) if start.step.rank == 0 else ()
+            if ports is None:
+                self._refuse_for_good([start.step], "overloaded", "this node has no free port left for it")
+                continue
+            taken.update(ports)
+            given.append(replace(start, ports=ports))
+        return given
 
     def _refuse_for_good(self, steps: Sequence[StepId], code: str, message: str) -> None:
         """Refuse steps for good: the controller will start another attempt when it receives this, and this frame may
@@ -439,6 +478,14 @@ class KeeperCore:
         streams = streams_of(held.start, recipe, self.config.node)
         if streams is not None:
             env.update(stream_env(streams, recipe.workdir))
+        env.update(port_env(held.start, recipe))
+        if held.start.devices:
+            own_dev = "own-dev" in recipe.sandbox
+            hidden = (self.config.hides_devices or own_dev) and all(device.files for device in held.start.devices)
+            env.update(device_env(held.start.devices, hidden=hidden))
+        env.update(rank_env(held.start, recipe))
+        if recipe.dialect:
+            env.update(dialect_env(held.start, recipe, self.config.node))
         return Launch(held.start, recipe, env, streams)
 
     def _spawned(self, held: HeldStep, event: Spawned, now: Instant) -> None:
@@ -525,6 +572,25 @@ class KeeperCore:
                 self._reports.exited(held)
         self._refuse_for_good(unknown, "not-held", "this keeper has no process of it, and will start none")
         self._endings.stop(frame.steps, frame.reason, frame.grace_ms, now)
+
+    def _checkpoint_frame(self, frame: Checkpoint, now: Instant) -> None:
+        """What runs is asked to save its state; all else of it (what has not begun, what is not held, what is being
+        ended and saves nothing) is ended as by a stop, for nobody repeats this for it."""
+        number, saving, rest = signal_number(frame.name), list[HeldStep](), list[StepId]()
+        for step in frame.steps:
+            held = self._ledger.steps.get(step)
+            if held is not None and number and held.may_save and frame.epoch >= self._ledger.epoch:
+                saving.append(held)
+            else:
+                rest.append(step)
+        if rest:
+            whole_ms = frame.grace_ms + frame.last_grace_ms
+            stop = Stop(epoch=frame.epoch, steps=tuple(rest), reason=StopReason.PREEMPTED, grace_ms=whole_ms)
+            self._stop_frame(stop, now)
+        if saving:
+            self._ledger.record_epoch(frame.epoch)
+            self._endings.checkpoint(saving, number, frame.grace_ms, frame.last_grace_ms, now)
+            self._reports.done("checkpoint", [held.step for held in saving], [])
 
     # ── watching ──────────────────────────────────────────────────────────────────────────────────────────────────
 

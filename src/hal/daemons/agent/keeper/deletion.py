@@ -1,9 +1,13 @@
-"""Delete the files of forgotten attempts and jobs, some at a time: a directory may hold any number of files."""
+"""Delete the files of forgotten attempts and jobs, some at a time: a directory may hold any number of files.
+
+A turn costs O(names log pieces), and a request O(its pieces log pieces).
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import Final
 
@@ -100,13 +104,13 @@ class _Doomed:
         self.pieces = 0
         self.requests: list[int] = []
         """Who waits for it; a request is in it once."""
-        self._tasks: dict[int, list[tuple[int, int]]] = {}
-        """By attempt number: tasks as ranges [first, end)."""
+        self._tasks: dict[int, _Tasks] = {}
+        """By attempt number."""
 
     def add(self, piece: ForgetPiece) -> None:
         self.pieces += 1
         if piece.attempt:
-            self._tasks.setdefault(piece.attempt, []).append((piece.first, piece.first + piece.count))
+            self._tasks.setdefault(piece.attempt, _Tasks()).add(piece.first, piece.first + piece.count)
         else:
             self.whole = True
 
@@ -118,7 +122,27 @@ class _Doomed:
         attempt = rest.partition(".")[0]
         if not (task.isdecimal() and attempt.isdecimal() and len(task) < 19 and len(attempt) < 19):
             return False
-        return any(first <= int(task) < end for first, end in self._tasks.get(int(attempt), ()))
+        tasks = self._tasks.get(int(attempt))
+        return tasks is not None and int(task) in tasks
+
+
+class _Tasks:
+    """A set of tasks, as ranges that neither overlap nor touch, in order."""
+
+    def __init__(self) -> None:
+        self._firsts: list[int] = []
+        self._ends: list[int] = []
+
+    def add(self, first: int, end: int) -> None:
+        """Add the tasks [first, end)."""
+        low, high = bisect_left(self._ends, first), bisect_right(self._firsts, end)
+        if low < high:  # it overlaps or touches these
+            first, end = min(first, self._firsts[low]), max(end, self._ends[high - 1])
+        self._firsts[low:high], self._ends[low:high] = [first], [end]
+
+    def __contains__(self, task: int) -> bool:
+        at = bisect_right(self._firsts, task) - 1
+        return at >= 0 and task < self._ends[at]
 
 
 class _Directory:

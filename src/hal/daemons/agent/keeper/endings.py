@@ -129,6 +129,7 @@ class Endings:
         """Begin to end these steps, for that reason; those already being ended can only be ended sooner."""
         unspawned: list[tuple[HeldStep, StepExit]] = []
         begun: list[HeldStep] = []
+        sooner: list[HeldStep] = []
         grace_ms = max(0, grace_ms)
         for step in steps:
             held = self._ledger.steps.get(step)
@@ -145,9 +146,8 @@ class Endings:
                 if held.phase is Phase.QUEUED:
                     unspawned.append((held, self.unspawned(held, now)))
             elif held.phase is not Phase.QUEUED and now.boot_ms + grace_ms < held.kill_boot_ms:
-                held.stop_grace_ms = grace_ms
-                self._terminate(held)
-                self._kill_at(held, now.boot_ms + grace_ms)
+                sooner.append(held)
+        self._stop_sooner(sooner, now.boot_ms + grace_ms, now)
         if begun:
             self._ledger.stopping([held.step for held in begun], reason, now.boot_ms + grace_ms)
             self._recall_heirs(begun, reason)
@@ -156,10 +156,22 @@ class Endings:
         running = [held for held in begun if held.phase is Phase.RUNNING]
         if running:
             self._spawner.signal([held.step for held in running], SIGTERM)
-        suspended = [held.step for held in running if held.suspended_boot_ms]
-        if suspended:
-            self._spawner.signal(suspended, signal.SIGCONT)
+        self.resume([held for held in running if held.suspended_boot_ms], now)
         self.finish(unspawned)
+
+    def _stop_sooner(self, steps: Sequence[HeldStep], kill_boot_ms: int, now: Instant) -> None:
+        """Kill steps that are being ended already sooner than was said; those that save their state get SIGTERM now."""
+        by_reason: dict[StopReason, list[StepId]] = {}
+        for held in steps:
+            if held.stop is not None:
+                by_reason.setdefault(held.stop, []).append(held.step)
+        for reason, ids in by_reason.items():
+            self._ledger.stopping(ids, reason, kill_boot_ms)
+        for held in steps:
+            term_boot_ms = now.boot_ms if held.term_boot_ms else held.kill_boot_ms - held.stop_grace_ms
+            held.stop_grace_ms = max(kill_boot_ms - term_boot_ms, 0)
+            self._terminate(held)
+            self._kill_at(held, kill_boot_ms)
 
     def _recall_heirs(self, begun: Sequence[HeldStep], reason: StopReason) -> None:
         """Before these steps are signalled: recall what was sent ahead and must not begin any more."""
@@ -178,26 +190,32 @@ class Endings:
             while heir is not None and heir.heir is not None:
                 heir = self._ledger.steps.get(heir.heir)
             if heir is not None and heir.active:
-                self.stop([heir.step], StopReason.PREEMPTED, held.stop_grace_ms, now)
+                self.stop([heir.step], StopReason.PREEMPTED, max(held.kill_boot_ms - now.boot_ms, 0), now)
 
-    def checkpoint(self, steps: Sequence[HeldStep], number: int, grace_ms: int, now: Instant) -> None:
-        """Ask these running steps by that signal to save their state; after the grace they are ended (`preempted`)."""
-        if not steps:
-            return
+    def checkpoint(
+        self, steps: Sequence[HeldStep], number: int, grace_ms: int, last_grace_ms: int, now: Instant
+    ) -> None:
+        """Ask these running steps by that signal to save their state; after the grace they are ended (`preempted`),
+        and after the last grace killed. Those that were asked to before can only be ended sooner.
+
+        Args:
+            steps: each one `may_save`.
+        """
         term_boot_ms = now.boot_ms + max(0, grace_ms)
-        self.resume([held for held in steps if held.suspended_boot_ms], now)
-        by_grace: dict[int, list[StepId]] = {}
-        for held in steps:
-            by_grace.setdefault(held.template.grace_ms, []).append(held.step)
-        for after_ms, ids in by_grace.items():
-            self._ledger.checkpointing(ids, term_boot_ms, term_boot_ms + after_ms)
-        for held in steps:
-            held.stop, held.stop_grace_ms = StopReason.PREEMPTED, held.template.grace_ms
+        kill_boot_ms = term_boot_ms + max(0, last_grace_ms)
+        fresh = [held for held in steps if held.stop is None]
+        timed = fresh + [held for held in steps if held.stop is not None and kill_boot_ms < held.kill_boot_ms]
+        self.resume([held for held in fresh if held.suspended_boot_ms], now)
+        if timed:
+            self._ledger.checkpointing([held.step for held in timed], term_boot_ms, kill_boot_ms)
+        for held in timed:
+            held.stop, held.stop_grace_ms = StopReason.PREEMPTED, kill_boot_ms - term_boot_ms
             held.term_boot_ms = term_boot_ms
             self.timers.add(term_boot_ms, Due.TERM, held.step)
-            self._kill_at(held, term_boot_ms + held.template.grace_ms)
-        self._recall_heirs(steps, StopReason.PREEMPTED)
-        self._spawner.signal([held.step for held in steps], number)
+            self._kill_at(held, kill_boot_ms)
+        if fresh:
+            self._recall_heirs(fresh, StopReason.PREEMPTED)
+            self._spawner.signal([held.step for held in fresh], number)
 
     def suspend(self, steps: Sequence[HeldStep], now: Instant) -> None:
         """Suspend these running steps; their walltime does not count meanwhile."""
@@ -248,13 +266,14 @@ class Endings:
                 kills.append(step)
             elif due is Due.TERM and held.phase is Phase.RUNNING and 0 < held.term_boot_ms <= now.boot_ms:
                 self._terminate(held)
-            elif held.phase is not Phase.RUNNING or held.stop is not None or not held.walltime_ms:
+            elif held.phase is not Phase.RUNNING or not held.walltime_ms:
                 continue
             elif held.suspended_boot_ms:
                 continue  # its timer is set when it resumes
             elif due is Due.LIMIT and held.limit_boot_ms <= now.boot_ms:
+                # What is being ended for another reason ends for that one, and no later than its limit allows.
                 over.setdefault(held.template.grace_ms, []).append(step)
-            elif due is Due.LIMIT_SIGNAL and not held.limit_signal_sent:
+            elif due is Due.LIMIT_SIGNAL and not held.limit_signal_sent and held.stop is None:
                 before = held.limit_boot_ms - held.template.signal_before_ms
                 number = signal_number(held.template.signal)
                 if before <= now.boot_ms and number:

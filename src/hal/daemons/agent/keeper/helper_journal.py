@@ -9,6 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from hal.core.model import StepId
+from hal.core.model.cpu_lists import MAX_CPUS
 from hal.daemons.agent.keeper.ports import Ended, Spawned, SpawnFailed
 from hal.runtime.identity import ProcessIdentity
 from hal.runtime.regular_files import open_regular
@@ -20,6 +21,8 @@ BLOCK_BYTES: Final = 512
 NO_SLOT: Final = "-"
 MAX_JOURNAL_BYTES: Final = 16 << 20
 """Largest part of a journal that is read; a helper rewrites its own long before."""
+PIECE_BYTES: Final = 32 << 10
+"""Part that is read at once while others wait: about 400 lines."""
 MAX_PID: Final = (1 << 22) - 1
 """The kernel's own limit."""
 MAX_MARK: Final = 1 << 62
@@ -34,6 +37,8 @@ class SeenStep(NamedTuple):
     """The cgroup in which it was to be spawned."""
     outputs: tuple[int, ...] = ()
     """Numbers of its outputs' files, stdout's first; a later step may have got them since."""
+    cpus: tuple[int, ...] = ()
+    """On which it was begun; (): on all."""
     spawned: Spawned | None = None
     end: Ended | SpawnFailed | None = None
 
@@ -68,10 +73,18 @@ class HelperJournal:
             NotRegularError: it is not a file, so not a helper's journal.
             OSError: it cannot be read.
         """
+        self._read_some(MAX_JOURNAL_BYTES)
+
+    def read_piece(self) -> bool:
+        """As `read`, a few milliseconds' worth; returns whether more follows. Raises the same errors."""
+        return self._read_some(PIECE_BYTES) == PIECE_BYTES
+
+    def _read_some(self, most: int) -> int:
+        """Read at most so many bytes; returns how many there were."""
         fd = open_regular(self.path)
         with open(fd, "rb", buffering=0) as file:
             file.seek(self._read)
-            data = file.read(MAX_JOURNAL_BYTES - self._read)
+            data = file.read(min(most, MAX_JOURNAL_BYTES - self._read))
         self._read += len(data)
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
@@ -80,6 +93,7 @@ class HelperJournal:
                 self._take(words)
             except (ValueError, IndexError):
                 continue  # torn by a full disk and written again afterwards; or not a helper's line
+        return len(data)
 
     def output_names(self, step: StepId) -> list[str]:
         """The names of the files of stdout and stderr of a step before they got any other; '' if it has it no more."""
@@ -121,6 +135,10 @@ class HelperJournal:
                 numbers = tuple(_count(word) for word in words[2:4])
                 self.steps[step] = self.steps.get(step, SeenStep())._replace(outputs=numbers)
                 self._users.update(dict.fromkeys(numbers, step))
+            case "B":
+                step = _step(words[1])
+                cpus = tuple(_count(word, MAX_CPUS - 1) for word in words[2].split(",", MAX_CPUS)[:MAX_CPUS])
+                self.steps[step] = self.steps.get(step, SeenStep())._replace(cpus=cpus)
             case "P":
                 step = _step(words[1])
                 mark = _count(words[5], MAX_MARK) if len(words) > 5 else 0

@@ -88,6 +88,8 @@ class Order(NamedTuple):
     moves: Sequence[tuple[str, str]]
     given: Given | None = None
     """None: its helper opens everything itself."""
+    cpus: tuple[int, ...] = ()
+    """On which it runs; (): on all, or, if it waits for a slot, on those of the step that had it."""
 
 
 class HelperLink:
@@ -235,13 +237,16 @@ class HelperLink:
         if self.outstanding.pop(step, None) is not None:  # it got a slot here while its return was on the way
             self._one_place_less(step.job)
 
-    def pass_slot(self, step: StepId, heir: StepId | None, *, free: bool = True) -> StepId | None:
+    def pass_slot(
+        self, step: StepId, heir: StepId | None, *, free: bool = True, cpus: tuple[int, ...] = ()
+    ) -> StepId | None:
         """Handle a step that has ended here, or failed to start.
 
         Args:
             step: which.
             heir: who has its slot now, as the helper reports; None: nobody waited there.
             free: nothing is left of the step, so that its slot may be passed on.
+            cpus: on which it was begun, and its heir is to begin.
 
         Returns: who gets the slot, including a step that was on its way to the helper when the step ended; None if it
         is free.
@@ -252,7 +257,7 @@ class HelperLink:
             lane = (one for one in self.ahead if one.job == step.job and one not in self._recalled)
             heir = next(lane, None)
             if heir is not None:
-                self._queue("B", str(heir), str(step))
+                self._queue("B", str(heir), str(step), cpus)
                 self.flush()
         if heir is not None and (waiting := self.ahead.pop(heir, None)) is not None:
             self._recalled.discard(heir)
@@ -406,6 +411,7 @@ class HelperLink:
             order.slot,
             list(order.moves),
             stays,
+            order.cpus,
             until_boot_ms,
             streams,
         )
@@ -418,8 +424,9 @@ class HelperLink:
 
 
 def plain_template(template: StepTemplate, env: dict[str, str]) -> dict[str, Any]:
-    """Return the whole template as plain values, by the names of its fields; `env` is its environment, complete."""
-    return {name: getattr(template, name) for name in template.__struct_fields__} | {"env": env}
+    """Return what helpers need of the template as plain values, by the names of its fields; `env` is its environment,
+    complete."""
+    return {name: getattr(template, name) for name in template.__struct_fields__ if name != "service"} | {"env": env}
 
 
 def _close_all(fds: list[int]) -> None:

@@ -1,5 +1,5 @@
-"""Memory, CPU and process limits of steps by cgroup, version 1 or 2, if this user may create cgroups; otherwise a
-note.
+"""Memory, CPU, process and device limits of steps by cgroup, version 1 or 2, if this user may create cgroups; otherwise
+a note.
 
 A step gets a cgroup of its own, a *slot*: its helper moves itself in, spawns, and moves back (5 to 30 µs per move).
 Slots are created under the keeper's own cgroup and reused by later steps with equal limits, unless any setting in them
@@ -15,10 +15,14 @@ import errno
 import os
 import re
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from hal.core.model.cpu_lists import format_cpus
 from hal.daemons.agent.arguments import MAX_PROCESSES
+from hal.daemons.agent.keeper.device_program import DevicePrograms
+from hal.daemons.agent.keeper.devices import STANDARD, DeviceRules
 from hal.daemons.agent.keeper.meters import Meters
 from hal.daemons.agent.keeper.slot import Settings, Slot, nested_places
 from hal.wire.frames.agent_keeper import Usage
@@ -46,10 +50,18 @@ TAG: Final = re.compile(r"(s[0-9]{1,18}):([0-9]{1,18})")
 else."""
 MAX_NAMES: Final = 10_000
 """Names of slots that are tried: a step may have created cgroups with that many names beforehand."""
+JOIN_PASSES: Final = 8
+"""Passes over the processes of a step that joins a cgroup: each fork is seen by the next pass, or is born there."""
 PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
-UNITS: Final = {"pids": "process", "memory": "memory", "cpu": "cpu"}
-"""By controller: what it limits, for messages. A helper asks the first one which processes are left of a step."""
-CONTROLLERS: Final = tuple(UNITS)
+CONTROLLERS: Final = ("pids", "memory", "cpu")
+"""A helper asks the first one which processes are left of a step."""
+CPUSET: Final = "cpuset"
+"""The controller that keeps the processes of a step on its CPUs; set for steps that run for long (`cpu_binding`)."""
+DEVICES: Final = "devices"
+"""A controller of version 1; in version 2 a program that is attached to a cgroup (`device_program`). Used only where
+the site restricts devices."""
+UNITS: Final = {"pids": "process", "memory": "memory", "cpu": "cpu", DEVICES: "device"}
+"""By controller: what it limits, for messages."""
 
 
 def cgroup_name(home: str, node: str) -> str:
@@ -65,6 +77,8 @@ class Cgroups:
         name: str,
         *,
         max_processes: int = MAX_PROCESSES,
+        devices: bool = False,
+        binds: bool = False,
         root: Path = Path("/sys/fs/cgroup"),
         own: str | None = None,
     ) -> None:
@@ -73,6 +87,8 @@ class Cgroups:
         Args:
             name: of the directory created under the keeper's cgroup; the same for each keeper of a node of a HAL_HOME.
             max_processes: of each step; 0: the kernel's limit.
+            devices: steps may be kept from devices.
+            binds: steps have CPUs of their own.
             root: where cgroup file systems are mounted.
             own: text of /proc/self/cgroup; read if None.
         """
@@ -82,12 +98,17 @@ class Cgroups:
         """By controller: the directory in which slots are created."""
         self._homes: dict[str, Path] = {}
         """By controller: where helpers are while they spawn nothing."""
+        self._cpuset: Path | None = None
+        """The directory in which CPUs of slots are set; version 2: that of all slots."""
         self._max_processes = max(MIN_PROCESSES, max_processes) if max_processes else 0
         self._free: list[Slot] = []
         self._busy: list[Slot] = []
         """Slots that are not reused and could not be removed yet."""
         self._open_files = 0
         self._count = 0
+        self._restricts_devices = devices
+        self._binds = binds
+        self._programs = DevicePrograms()
         self._detect(name, root, Path("/proc/self/cgroup").read_text() if own is None else own)
 
     def moves(self, slot: Slot) -> list[tuple[str, str]]:
@@ -98,15 +119,21 @@ class Cgroups:
 
     def ways_back(self) -> tuple[str, ...]:
         """Return the files by which helpers move back out of the cgroups of their steps."""
-        return tuple(dict.fromkeys(f"{home}/cgroup.procs" for home in self._homes.values()))
+        homes = (home for controller, home in self._homes.items() if controller != CPUSET)
+        return tuple(dict.fromkeys(f"{home}/cgroup.procs" for home in homes))
 
     def can_limit(self, controller: str) -> bool:
         return controller in self._bases
 
+    @property
+    def can_confine(self) -> bool:
+        """Whether steps can be kept from other CPUs than theirs."""
+        return self._cpuset is not None
+
     # ── slots ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def acquire(self, cpu_milli: int, memory_bytes: int) -> Slot | None:
-        """Return an empty slot with these limits (0: none); None if nothing requested can be limited here.
+    def acquire(self, cpu_milli: int, memory_bytes: int, devices: DeviceRules = ()) -> Slot | None:
+        """Return an empty slot with these limits (0, (): none); None if nothing requested can be limited here.
 
         Raises:
             OSError: the kernel refused.
@@ -114,9 +141,10 @@ class Cgroups:
         cpu_milli = cpu_milli if self.can_limit("cpu") else 0
         memory_bytes = memory_bytes if self.can_limit("memory") else 0
         max_processes = self._max_processes if self.can_limit("pids") else 0
-        if not cpu_milli and not memory_bytes and not max_processes:
+        devices = devices if self.can_limit(DEVICES) else ()
+        if not cpu_milli and not memory_bytes and not max_processes and not devices:
             return None
-        asked = (cpu_milli, memory_bytes, max_processes)
+        asked = (cpu_milli, memory_bytes, max_processes, devices)
         slot = self._take_free(asked) or self._make(*asked)
         if memory_bytes:
             slot.seen_kills = self._kills(slot)
@@ -135,7 +163,7 @@ class Cgroups:
             self._remove(self._free.pop(0))
         self._free.append(slot)
 
-    def _take_free(self, asked: tuple[int, int, int]) -> Slot | None:
+    def _take_free(self, asked: tuple[int, int, int, DeviceRules]) -> Slot | None:
         """Return a used slot that still has its original settings; others are removed."""
         position = 0
         while position < len(self._free):
@@ -180,8 +208,11 @@ class Cgroups:
         directories = {c: base / name for c, base in self._bases.items() if (base / name).is_dir()}
         if not directories:
             return None
+        if self.version == 1 and self._cpuset is not None and (self._cpuset / name).is_dir():
+            directories[CPUSET] = self._cpuset / name
         slot = Slot(name, directories, 0, 0, 0)
         slot.seen_kills = int(kills)
+        slot.confined = CPUSET in directories
         return slot
 
     def out_of_memory(self, slot: Slot) -> bool:
@@ -198,9 +229,43 @@ class Cgroups:
             return f"{slot.name}: {error.strerror}"
         return ""
 
+    def confine(self, slot: Slot, cpus: Sequence[int]) -> bool:
+        """Keep all processes of a slot on these CPUs from now on; returns whether that was done.
+
+        Version 1 has a hierarchy of its own for it, which what runs in the slot joins now; whatever that forks is born
+        there.
+        """
+        base = self._cpuset
+        if base is None:
+            return False
+        slot.confined, slot.settings = True, None
+        try:
+            if self.version == 2:
+                _write(Path(slot.places[0]) / "cpuset.cpus", format_cpus(cpus))
+                return True
+            place = base / slot.name
+            place.mkdir(exist_ok=True)
+            _write(place / "cpuset.mems", (base / "cpuset.mems").read_text().strip())
+            _write(place / "cpuset.cpus", format_cpus(cpus))
+            slot.add(CPUSET, place)
+            inside: set[int] = set()
+            for _ in range(JOIN_PASSES):
+                fresh = set(slot.pids()) - inside
+                if not fresh:
+                    break
+                for pid in fresh:
+                    with contextlib.suppress(ProcessLookupError):
+                        _write(place / "cgroup.procs", pid)
+                inside |= fresh
+        except (
+            OSError
+        ):  # the CPUs are not there any more, or a step has removed its cgroup: it stays where it was begun
+            return False
+        return True
+
     def sweep(self, keep: set[str]) -> None:
         """Remove slots that an earlier keeper left behind, except those in `keep` and those in use."""
-        for base in set(self._bases.values()):
+        for base in self._all_bases():
             for entry in _entries(base):
                 if entry.is_dir() and entry.name.startswith("s") and entry.name not in keep:
                     _remove_tree(entry)
@@ -211,21 +276,25 @@ class Cgroups:
         for slot in self._free:
             self._close(slot)
         self._free.clear()
-        for base in set(self._bases.values()):
+        self._programs.close()
+        for base in self._all_bases():
             for entry in _entries(base):
                 if entry.is_dir() and entry.name.startswith("s"):
                     _remove_tree(entry)
             with contextlib.suppress(OSError):
                 base.rmdir()
 
-    def _make(self, cpu_milli: int, memory_bytes: int, max_processes: int) -> Slot:
+    def _all_bases(self) -> set[Path]:
+        return {*self._bases.values(), *([self._cpuset] if self._cpuset is not None else ())}
+
+    def _make(self, cpu_milli: int, memory_bytes: int, max_processes: int, devices: DeviceRules) -> Slot:
         self._busy = [slot for slot in self._busy if not slot.remove()]
-        wanted = {"cpu": cpu_milli, "memory": memory_bytes, "pids": max_processes}
+        wanted = {"cpu": cpu_milli, "memory": memory_bytes, "pids": max_processes, DEVICES: devices}
         for _ in range(MAX_NAMES):
             self._count += 1
             name = f"s{self._count}"
             directories = {c: base / name for c, base in self._bases.items() if wanted[c] or self.version == 2}
-            slot = Slot(name, directories, cpu_milli, memory_bytes, max_processes)
+            slot = Slot(name, directories, cpu_milli, memory_bytes, max_processes, devices)
             try:
                 self._make_directories(slot)
             except FileExistsError:
@@ -236,6 +305,7 @@ class Cgroups:
             try:
                 self._limit(slot, cpu_milli, memory_bytes)
                 self._check_taken(slot, cpu_milli, memory_bytes)
+                self._restrict_devices(slot)
                 slot.settings = self._settings_of(slot)
                 slot.meters = self._meters_of(slot)
             except OSError:
@@ -269,7 +339,8 @@ class Cgroups:
         for controller, base in self._bases.items():
             base.mkdir(exist_ok=True)
             if self.version == 2:
-                _write(base / "cgroup.subtree_control", f"+{controller}")
+                if controller != DEVICES:
+                    _write(base / "cgroup.subtree_control", f"+{controller}")
                 _write_if_there(base / "cgroup.subtree_control", "+io")
             elif controller == "memory":
                 _write_if_there(base / "memory.use_hierarchy", 1)
@@ -333,6 +404,22 @@ class Cgroups:
             if path.read_text().strip() != str(slot.max_processes):
                 raise OSError(errno.EIO, f"a limit of {slot.max_processes} processes was not accepted", str(path))
 
+    def _restrict_devices(self, slot: Slot) -> None:
+        """Raises:
+        OSError: some device would be open to it that it may not use.
+        """
+        if not slot.devices:
+            return
+        place = slot.directories[DEVICES]
+        if self.version == 2:
+            self._programs.attach(slot.devices, place)
+            return
+        _write(place / "devices.deny", "a")
+        for rule in slot.devices:
+            _write(place / "devices.allow", rule)
+        if sorted((place / "devices.list").read_text().splitlines()) != sorted(map(str, slot.devices)):
+            raise OSError(errno.EIO, "the devices that may be used are not those that were written", str(place))
+
     def _in_use(self, slot: Slot) -> int:
         """Return the bytes that its memory limit counts; 0 for a slot without one."""
         if not slot.memory_bytes:
@@ -363,13 +450,16 @@ class Cgroups:
                 unified = path
         if any(controller in places for controller in CONTROLLERS):
             self.version = 1
-            for controller in CONTROLLERS:
+            for controller in (*CONTROLLERS, DEVICES) if self._restricts_devices else CONTROLLERS:
                 self._detect_v1(controller, name, root, places.get(controller))
+            if self._binds and "pids" in self._bases and CPUSET in places:
+                with contextlib.suppress(OSError):  # steps are bound without it
+                    self._detect_cpuset(name, root / CPUSET, places[CPUSET])
         elif (root / "cgroup.controllers").exists():
             self.version = 2
             self._detect_v2(name, root / unified.strip("/"))
         else:
-            self.notes.append("memory, cpu and process limits are not enforced: no cgroup file system is mounted")
+            self.notes.append(f"{self._all_units} limits are not enforced: no cgroup file system is mounted")
 
     def _detect_v1(self, controller: str, name: str, root: Path, place: str | None) -> None:
         if place is None:
@@ -386,13 +476,32 @@ class Cgroups:
             base.mkdir(exist_ok=True)
             probe = base / "probe"
             probe.mkdir(exist_ok=True)
-            probe.rmdir()
+            try:
+                if controller == DEVICES:
+                    _write(probe / "devices.deny", "a")
+            finally:
+                probe.rmdir()
         except OSError as error:
             text = f"{UNITS[controller]} limits are not enforced: {base} cannot be made: {error.strerror}"
             self.notes.append(text)
             return
         self._homes[controller], self._bases[controller] = home, base
         self._make_bases()
+
+    def _detect_cpuset(self, name: str, mount: Path, place: str) -> None:
+        """Detect the cpuset controller of version 1: a cgroup that says no CPUs or memory nodes takes no process.
+
+        Raises:
+            OSError: none can be made.
+        """
+        home = mount / place.strip("/")
+        if not home.is_dir():
+            home = mount
+        base = home / name
+        base.mkdir(exist_ok=True)
+        for setting in ("cpuset.cpus", "cpuset.mems"):
+            _write(base / setting, (home / setting).read_text().strip())
+        self._homes[CPUSET], self._cpuset = home, base
 
     def _detect_v2(self, name: str, home: Path) -> None:
         """Detect version 2. Slots need delegated controllers; a cgroup that delegates may not contain processes, so
@@ -420,10 +529,15 @@ class Cgroups:
             if "io" in offered:
                 for place in (home, base):
                     _write_if_there(place / "cgroup.subtree_control", "+io")
+            if self._binds and CPUSET in offered:
+                with contextlib.suppress(OSError):  # steps are bound without it
+                    for place in (home, base):
+                        _write(place / "cgroup.subtree_control", f"+{CPUSET}")
+                    self._cpuset = base
         except OSError as error:
             where = f"{error.filename or home}: {error.strerror}"
             self.notes.append(
-                f"memory, cpu and process limits are not enforced: no cgroup was delegated to this user ({where})"
+                f"{self._all_units} limits are not enforced: no cgroup was delegated to this user ({where})"
             )
             return
         for controller in CONTROLLERS:
@@ -432,6 +546,17 @@ class Cgroups:
             else:
                 text = f"{UNITS[controller]} limits are not enforced: the controller is not offered in {home}"
                 self.notes.append(text)
+        if self._restricts_devices:
+            try:
+                self._programs.load(STANDARD)
+            except OSError as error:
+                self.notes.append(f"{UNITS[DEVICES]} limits are not enforced: {error.strerror}")
+            else:
+                self._bases[DEVICES], self._homes[DEVICES] = base, home_now
+
+    @property
+    def _all_units(self) -> str:
+        return "memory, cpu, process and device" if self._restricts_devices else "memory, cpu and process"
 
 
 def _entries(base: Path) -> list[Path]:

@@ -19,6 +19,7 @@ import errno
 import os
 import stat
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -151,9 +152,38 @@ class OutputFiles:
     # ── reading ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     def read(self, step: StepId, stream: Stream, offset: int, limit: int) -> LogPart:
+        return self._read(step, stream, offset, limit, lambda: self._open_directory(step))
+
+    def read_many(self, steps: Sequence[StepId], stream: Stream, offset: int, limit: int, total: int) -> list[LogPart]:
+        parts: list[LogPart] = []
+        job, directory = 0, -1
+        try:
+            for step in steps:
+                if step.job != job:
+                    if directory >= 0:
+                        os.close(directory)
+                    job, directory = step.job, -1
+                    with contextlib.suppress(OSError):  # each of its outputs says what is wrong
+                        directory = self._open_directory(step)
+                if directory >= 0:
+                    part = self._read(step, stream, offset, limit, partial(os.dup, directory))
+                else:
+                    part = self.read(step, stream, offset, limit)
+                parts.append(part)
+                total -= len(part.data)
+                if total < limit:
+                    break
+        finally:
+            if directory >= 0:
+                os.close(directory)
+        return parts
+
+    def _read(
+        self, step: StepId, stream: Stream, offset: int, limit: int, opened_directory: Callable[[], int]
+    ) -> LogPart:
         path = self._path(step, stream)
         try:
-            with _Output(self._open_directory(step), os.path.basename(path), os.O_RDONLY) as output:
+            with _Output(opened_directory(), os.path.basename(path), os.O_RDONLY) as output:
                 extent = output.extent()
                 wanted = extent.size + offset if offset < 0 else offset
                 start = min(max(wanted, extent.first), extent.size)

@@ -54,6 +54,8 @@ class KeeperConfig(Struct, frozen=True, kw_only=True):
     """Smallest user id of other users whose steps run as themselves."""
     no_new_privileges: bool = False
     """Steps of other users cannot gain rights by setuid programs, such as sudo."""
+    hides_devices: bool = False
+    """A step cannot open GPUs that are not its own."""
 
     def steps_user(self, template: StepTemplate) -> str:
         """Return whose helper runs the steps of a template: another user's, or '' for this keeper's own."""
@@ -97,6 +99,21 @@ class Adoption(Struct, frozen=True, array_like=True):
     output_bytes: int = 0
     guard: bool = False
     """It should have died with its keeper; the core kills what is left."""
+
+
+class Whereabouts(NamedTuple):
+    """Where a running step is on this node."""
+
+    pid: int
+    """Its first process."""
+    boot_ms: int
+    """Read just before that was spawned."""
+    mark: int
+    """The hard limit that marks all its processes; 0: they have none."""
+    cgroups: tuple[str, ...]
+    """The `cgroup.procs` files of its own cgroups."""
+    cpus: tuple[int, ...] = ()
+    """On which it is bound; (): on all."""
 
 
 # ── what a spawner tells ──────────────────────────────────────────────────────────────────────────────────────────
@@ -233,6 +250,9 @@ class Spawner(Protocol):
     def resize(self, step: StepId, *, cpu_milli: int, memory_bytes: int) -> str:
         """Change the limits of a running step (0 leaves one unchanged); returns '' or why it failed."""
 
+    def locate(self, step: StepId) -> Whereabouts | None:
+        """Return where a running step is; None if it has no process that is known."""
+
     def sample(self, steps: Sequence[StepId]) -> list[Sample]:
         """Return the current use of these running steps, all their processes together."""
 
@@ -276,6 +296,10 @@ class Outputs(Protocol):
     def read(self, step: StepId, stream: Stream, offset: int, limit: int) -> LogPart:
         """Read at most `limit` bytes from `offset` (from the first byte ever written; negative: from the end); nothing
         if nothing was written."""
+
+    def read_many(self, steps: Sequence[StepId], stream: Stream, offset: int, limit: int, total: int) -> list[LogPart]:
+        """`read` the outputs of several steps, `limit` bytes of each at most: of the first of them, until they are
+        `total` bytes together."""
 
     def claim(self, step: StepId, names: Sequence[str]) -> None:
         """Name the files of stdout and stderr of a step whose helper can no longer do so; '': it has none."""

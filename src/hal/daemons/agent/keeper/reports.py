@@ -70,7 +70,7 @@ class Reports:
         """Report that a step runs; at once if `asked`."""
         self._urgent = self._urgent or asked
         if self.attached:
-            self._started[held.step] = StepStarted(held.step, held.pid, held.started_ms)
+            self._started[held.step] = StepStarted(held.step, held.pid, held.started_ms, held.serves)
 
     def exited(self, held: HeldStep) -> None:
         """Report an exit, even if it was reported before."""

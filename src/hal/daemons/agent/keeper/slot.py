@@ -12,6 +12,8 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Final
 
+from hal.daemons.agent.keeper.device_program import attached_programs
+from hal.daemons.agent.keeper.devices import DeviceRules
 from hal.daemons.agent.keeper.meters import Meters
 
 READ_BYTES: Final = 1 << 12
@@ -50,6 +52,7 @@ SETTINGS: Final = {
         "cpu.idle",
     ),
     "pids": ("pids.max",),
+    "devices": ("devices.list",),
 }
 """By controller: the settings files of both versions of cgroups."""
 COMMON: Final = (
@@ -65,6 +68,10 @@ COMMON: Final = (
 COUNTING: Final = "memory.oom_control"
 """Its first line is a setting; in the others the kernel counts."""
 COUNTING_BYTES: Final = len("oom_kill_disable 0\n")
+DEVICES: Final = "devices.list"
+DEVICES_BYTES: Final = 1 << 13
+"""Bytes read of it: a line for each device."""
+SIZES: Final = {COUNTING: COUNTING_BYTES, DEVICES: DEVICES_BYTES}
 
 Settings = tuple[bytes, ...]
 """The content of each settings file."""
@@ -76,8 +83,11 @@ class Slot:
     __slots__ = (
         "_count",
         "_files",
+        "_programs",
         "asks",
+        "confined",
         "cpu_milli",
+        "devices",
         "directories",
         "max_processes",
         "memory_bytes",
@@ -89,7 +99,13 @@ class Slot:
     )
 
     def __init__(
-        self, name: str, directories: dict[str, Path], cpu_milli: int, memory_bytes: int, max_processes: int
+        self,
+        name: str,
+        directories: dict[str, Path],
+        cpu_milli: int,
+        memory_bytes: int,
+        max_processes: int,
+        devices: DeviceRules = (),
     ) -> None:
         self.name = name
         self.directories = directories
@@ -98,8 +114,12 @@ class Slot:
         self.cpu_milli = cpu_milli
         self.memory_bytes = memory_bytes
         self.max_processes = max_processes
-        self.asks = (cpu_milli, memory_bytes, max_processes)
+        self.devices = devices
+        """That its processes may use; (): all."""
+        self.asks = (cpu_milli, memory_bytes, max_processes, devices)
         """Slots of equal limits are interchangeable."""
+        self.confined = False
+        """Its cgroup was told which CPUs its processes may use; it is not reused."""
         self.seen_kills = 0
         """Processes that its memory limit had killed before this step began."""
         self.meters: Meters | None = None
@@ -110,6 +130,13 @@ class Slot:
         """Open settings files, each with how much of it is read: a sixth of the cost of opening it again."""
         self._count = -1
         """An open file that counts its members and those below it; -1: none."""
+        self._programs = -1
+        """Its open directory, if a program says which devices may be used; -1: none does."""
+
+    def add(self, controller: str, directory: Path) -> None:
+        """Add a cgroup of a further controller."""
+        self.directories[controller] = directory
+        self.places = tuple(dict.fromkeys(map(str, self.directories.values())))
 
     @property
     def tag(self) -> str:
@@ -126,12 +153,14 @@ class Slot:
         """
         if not self._files:
             self._open()
-        return tuple([os.pread(fd, size, 0) for fd, size in self._files])
+        found = tuple([os.pread(fd, size, 0) for fd, size in self._files])
+        return found if self._programs < 0 else (*found, attached_programs(self._programs))
 
     @property
     def open_files(self) -> int:
         """The number of descriptors that it holds."""
-        return len(self._files) + (self._count >= 0) + (self.meters.open_files if self.meters is not None else 0)
+        own = len(self._files) + (self._count >= 0) + (self._programs >= 0)
+        return own + (self.meters.open_files if self.meters is not None else 0)
 
     def close(self) -> None:
         """Close its descriptors; they are opened again when needed."""
@@ -140,9 +169,10 @@ class Slot:
         self._files.clear()
         if self.meters is not None:
             self.meters.close()
-        if self._count >= 0:
-            os.close(self._count)
-            self._count = -1
+        for fd in (self._count, self._programs):
+            if fd >= 0:
+                os.close(fd)
+        self._count = self._programs = -1
 
     def _open(self) -> None:
         common = set(self.places)
@@ -153,7 +183,9 @@ class Slot:
             for name in names:
                 with contextlib.suppress(FileNotFoundError, PermissionError, IsADirectoryError):
                     fd = os.open(f"{place}/{name}", os.O_RDONLY | os.O_CLOEXEC)
-                    self._files.append((fd, COUNTING_BYTES if name == COUNTING else SETTING_BYTES))
+                    self._files.append((fd, SIZES.get(name, SETTING_BYTES)))
+        if self.devices and not os.path.exists(f"{self.directories['devices']}/{DEVICES}"):
+            self._programs = os.open(self.directories["devices"], os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         if "pids" in self.directories:
             self._count = os.open(f"{self.directories['pids']}/pids.current", os.O_RDONLY | os.O_CLOEXEC)
 

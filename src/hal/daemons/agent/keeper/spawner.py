@@ -2,7 +2,8 @@
 processes.
 
 It supervises what helpers leave behind when they die: their steps become this process's children (it is a subreaper),
-so their ends are still seen. Taking over from an earlier keeper is in `adoption`.
+so their ends are still seen. Helpers are started in `own_helpers` and `user_helpers`, and watched in `helper_watch`;
+taking over from an earlier keeper is in `adoption`.
 """
 
 from __future__ import annotations
@@ -18,15 +19,19 @@ from msgspec.structs import replace
 
 from hal.core.lifecycle.outcome import NO_ACCOUNT
 from hal.core.model import StepId
+from hal.core.model.cpu_lists import format_cpus
 from hal.daemons.agent.keeper import processes
 from hal.daemons.agent.keeper.adoption import Orphans, adopt_journals, find_helper
-from hal.daemons.agent.keeper.environment import default_env, template_env, user_env
+from hal.daemons.agent.keeper.cpu_binding import CpuBinding
+from hal.daemons.agent.keeper.cpu_sets import CpuSets
+from hal.daemons.agent.keeper.dead_helpers import DeadHelpers
+from hal.daemons.agent.keeper.devices import StepDevices, near_cpus, own_files
+from hal.daemons.agent.keeper.environment import TemplateEnvs
 from hal.daemons.agent.keeper.given_files import Scripts
 from hal.daemons.agent.keeper.helper_journal import NO_SLOT, HelperJournal, SeenStep, step_of, usage_of
 from hal.daemons.agent.keeper.helper_link import (
     MAX_AHEAD,
     MAX_OUTSTANDING,
-    AccountWords,
     HelperLink,
     Order,
 )
@@ -42,8 +47,9 @@ from hal.daemons.agent.keeper.helper_messages import (
     Remark,
     Returned,
 )
-from hal.daemons.agent.keeper.lease_memory import LeaseMemory
+from hal.daemons.agent.keeper.helper_watch import HelperWatch
 from hal.daemons.agent.keeper.limits import MAX_FREE_SLOTS, Cgroups, cgroup_name
+from hal.daemons.agent.keeper.own_helpers import OwnHelpers
 from hal.daemons.agent.keeper.ports import (
     Adoption,
     Ended,
@@ -58,6 +64,7 @@ from hal.daemons.agent.keeper.ports import (
     SpawnFailed,
     Unspawned,
     Vanished,
+    Whereabouts,
     output_prefix,
 )
 from hal.daemons.agent.keeper.processes import Mark, Others
@@ -69,25 +76,8 @@ from hal.daemons.agent.keeper.watch import Watcher, read_clocks
 from hal.runtime import identity
 from hal.wire.frames.agent_keeper import Sample, Usage
 
-MAX_HELPERS: Final = 16
-RESPAWN_MS: Final = (100, 5_000)
-"""First and longest delay before a dead helper is replaced; it doubles while helpers keep dying."""
-HEALTHY_MS: Final = 10_000
-"""After this long without a death the delay is reset."""
 STOP_PASSES: Final = 5
 """Passes over processes that were born while their step was being suspended."""
-STRAY_LOOK_MS: Final = 50
-LOOK_AT_HELPERS_MS: Final = 1_000
-WAKE_LOOKS: Final = 5
-"""Checks of a busy helper that does not answer after which it gets SIGCONT, in case it was stopped."""
-MAX_SILENT_LOOKS: Final = 15
-"""Checks after which it is killed, because it hangs. Checks are counted, not time, which passes while a host is
-suspended."""
-MAX_WAKES: Final = 2
-"""How often it gets SIGCONT; one that is stopped again and again is killed. One is forgotten after GOOD_LOOKS."""
-GOOD_LOOKS: Final = 60
-MAX_GUARDS: Final = 4
-"""Helpers of guarded steps: each is two processes."""
 MAX_UNKNOWN_EXITS: Final = 1_024
 UNNAMED: Final = "the journal of the helper that had started it was gone, so what ran of it was ended"
 
@@ -107,52 +97,57 @@ class HelperSpawner:
         log_fd: int,
         environ: Mapping[str, str],
         scripts: Scripts,
+        devices: StepDevices,
+        cpus: CpuSets | None = None,
     ) -> None:
         """Args:
+        cpus: that steps have for themselves; None: all use all.
         scripts: of steps whose users may not read HAL's own directories.
+        devices: that steps may use.
         """
         self._config = config
         self._journal_dir = journal_dir
         self._outputs = outputs
         self._watcher = watcher
         self._cgroups = cgroups
-        self._wanted = max(1, min(MAX_HELPERS, helpers))
+        self._own = OwnHelpers(
+            config=config,
+            journal_dir=journal_dir,
+            watcher=watcher,
+            receive=self._handle,
+            helpers=helpers,
+            log_fd=log_fd,
+        )
         # Each waiting step already has its slot.
-        self._ahead = min(MAX_AHEAD, MAX_FREE_SLOTS // self._wanted)
-        self._log_fd = log_fd
-        self._default_env = default_env(environ, user=config.user, home_dir=environ.get("HOME") or "/")
-        self._user_env = user_env(environ)
-        self._envs: dict[int, tuple[object, dict[str, str]]] = {}
+        self._ahead = min(MAX_AHEAD, MAX_FREE_SLOTS // self._own.wanted)
+        self._envs = TemplateEnvs(config, environ, scripts.steps_socket)
         self._events: list[SpawnerEvent] = []
-        self._links: dict[int, HelperLink] = {}
-        self._guards: dict[int, HelperLink] = {}
-        """Helpers of guarded steps, started when the first guarded step arrives."""
+        self._dead = DeadHelpers()
         self.notes: list[str] = []
         """Notes for people on how it took over."""
-        self._lease = LeaseMemory()
-        self._serial = 0
         self._marks: dict[StepId, Mark] = {}
         self._slots: dict[StepId, Slot] = {}
         self._ended: set[StepId] = set()
         """Steps whose first process has ended while others may be alive."""
-        self._next_stray_ms = 0
-        self._next_helper_look_ms = 0
         self._unknown_exits: dict[int, tuple[int, Usage, int]] = {}
         self._finished_journals: list[Path] = []
         """Journals of dead helpers; deleted when all their content is in the keeper's own journal."""
-        self._respawn_ms = 0
-        self._respawn_delay_ms = RESPAWN_MS[0]
-        self._last_death_ms = 0
         self._scripts = scripts
+        self._devices = devices
         self._users = UserSteps(
-            start=self._start_user_helper,
-            most=self._wanted,
+            start=lambda user, guarded: self._own.start_for_user(user, guarded, cgroups.ways_back()),
+            most=self._own.wanted,
             provide=self._provided,
+            bind=self._bind,
             over=self._over,
             events=self._events,
             scripts=scripts,
             watcher=watcher,
         )
+        self._binding = CpuBinding(
+            cpus, cgroups, self._slots, lambda steps: processes.members(self._marks_of(steps), self._own_pids())
+        )
+        self._watch = HelperWatch(self._all, self._users.end_unanswering, self._without_steps)
         self._remnants = Remnants(self._marks_of, self._own_pids, self._others_than)
         self._orphans = Orphans(watcher, self._events, self._marks_of, self._own_pids, self._finished_journals)
         self._orphans.set_callbacks(finished=self._finished, over=self._over, began=self._began)
@@ -161,36 +156,7 @@ class HelperSpawner:
 
     def start_helpers(self, now: Instant) -> None:
         """Start missing helpers; one that cannot be started is retried later."""
-        while len(self._links) < self._wanted and now.boot_ms >= self._respawn_ms:
-            if not self._start_helper(now.boot_ms, guarded=False):
-                return
-        while 0 < len(self._guards) < min(self._wanted, MAX_GUARDS) and now.boot_ms >= self._respawn_ms:
-            if not self._start_helper(now.boot_ms, guarded=True):
-                return
-
-    def _start_helper(self, boot_ms: int, *, guarded: bool) -> bool:
-        link = self._new_link(guarded=guarded)
-        if link is None:
-            self._back_off(boot_ms)
-            return False
-        (self._guards if guarded else self._links)[link.pid] = link
-        return True
-
-    def _start_user_helper(self, user: str, guarded: bool) -> HelperLink | None:
-        config = self._config
-        ways_back = self._cgroups.ways_back()
-        account = AccountWords(user, config.least_uid, config.no_new_privileges, ways_back)
-        return self._new_link(guarded=guarded, account=account)
-
-    def _new_link(self, *, guarded: bool, account: AccountWords | None = None) -> HelperLink | None:
-        """Start a helper; None if no process or no descriptor could be created."""
-        self._serial += 1
-        path = self._journal_dir / f"helper-{os.getpid()}-{read_clocks().boot_ms}-{self._serial}.log"
-        lease_fd = self._lease.fd if guarded else -1
-        try:
-            return HelperLink(path, self._watcher, self._handle, self._log_fd, lease_fd=lease_fd, account=account)
-        except (OSError, ValueError):
-            return None
+        self._own.start_missing(now)
 
     def take_events(self) -> list[SpawnerEvent]:
         """Return what has happened since the last call, in order."""
@@ -216,18 +182,19 @@ class HelperSpawner:
 
     def turn(self, now: Instant) -> None:
         """Do what is due: checks of remnants, of orphans, and of missing helpers."""
-        for pid in [pid for pid, link in self._links.items() if link.ended]:
-            self._helper_died(self._links.pop(pid), now)
+        self._settle_dead()
+        for pid in [pid for pid, link in self._own.links.items() if link.ended]:
+            self._helper_died(self._own.links.pop(pid), now)
         for pid in [pid for pid, link in self._users.helpers.links.items() if link.ended]:
             if (link := self._users.helpers.forget(pid)) is not None:
                 self._helper_died(link, now)
         self.start_helpers(now)
         self._orphans.look(now)
-        if now.boot_ms >= self._next_helper_look_ms:
-            self._next_helper_look_ms = now.boot_ms + LOOK_AT_HELPERS_MS
-            self._look_at_helpers()
+        self._binding.move(self._has_begun)
+        if self._watch.is_due(now.boot_ms):
+            self._watch.check()
             self._users.helpers.end_idle(now.boot_ms)
-        self._end_strays(now)
+        self._watch.end_strays(now.boot_ms)
         for gone in self._remnants.look(now.boot_ms):
             self._remnants.end(gone.step)
             if gone.step in self._ended:
@@ -239,26 +206,24 @@ class HelperSpawner:
 
     def next_ms(self) -> int | None:
         """When `turn` is needed next, by the boot clock."""
-        times = [self._remnants.next_ms(), self._orphans.next_ms(), self._next_helper_look_ms or None]
-        if len(self._links) < self._wanted or 0 < len(self._guards) < min(self._wanted, MAX_GUARDS):
-            times.append(self._respawn_ms)
+        times = [self._remnants.next_ms(), self._orphans.next_ms(), self._own.next_ms(), *self._watch.next_ms()]
         times.append(self._users.helpers.next_ms(read_clocks().boot_ms))
-        if any(link.strays and self._without_steps(link) for link in self._all()):
-            times.append(self._next_stray_ms)
+        if self._dead:
+            times.append(0)
         return min((time for time in times if time is not None), default=None)
 
     def child_ended(self, pid: int, status: int, usage: Usage, now: Instant) -> None:
         """Handle a reaped child of this process: a helper, or a step's process that a dead helper left."""
-        link = self._links.pop(pid, None)
+        link = self._own.links.pop(pid, None)
         if link is not None and (helper := find_helper(link.journal)):
             link.pid = helper  # its recorder died: the helper continues without it
-            self._links[helper] = link
+            self._own.links[helper] = link
             return
         served = self._users.helpers.links.get(pid)
         if served is not None and not served.ended and (helper := find_helper(served.journal)):
             self._users.without_recorder(served, pid, helper)
             return
-        link = link or self._guards.pop(pid, None) or self._users.helpers.forget(pid)
+        link = link or self._own.guards.pop(pid, None) or self._users.helpers.forget(pid)
         if link is not None:
             self._helper_died(link, now)
         elif not self._orphans.child_ended(pid, status, usage, now):
@@ -277,8 +242,8 @@ class HelperSpawner:
     def room(self, user: str = "") -> int:
         if user:
             return self._users.room(user)
-        room = sum(MAX_OUTSTANDING - len(link.outstanding) for link in self._links.values())
-        return room - sum(len(link.outstanding) for link in self._guards.values()) if self._guards else room
+        room = sum(MAX_OUTSTANDING - len(link.outstanding) for link in self._own.links.values())
+        return room - sum(len(link.outstanding) for link in self._own.guards.values()) if self._own.guards else room
 
     def launch(self, launches: Sequence[Launch]) -> None:
         for launch in launches:
@@ -286,18 +251,20 @@ class HelperSpawner:
             if user:
                 self._users.launch(launch, user)
                 continue
-            links = self._links if not launch.template.guard else self._started_guards()
+            links = self._own.links if not launch.template.guard else self._own.started_guards()
             if not links:
                 self._events.append(NeverStarted(launch.step, "no guard could be started for it; see the keeper's log"))
                 continue
-            link = min(links.values(), key=lambda link: len(link.outstanding) + len(link.running))
-            link.expect(launch)
-            link.launch(Order(launch, *self._provided(launch)))
+            order = self._order(launch)
+            if order is not None:
+                link = min(links.values(), key=lambda link: len(link.outstanding) + len(link.running))
+                link.expect(launch)
+                link.launch(order._replace(cpus=self._bind(launch)))
         for link in self._all():
             link.flush()
 
     def extend_lease(self, until_boot_ms: int) -> None:
-        self._lease.write(until_boot_ms)
+        self._own.lease.write(until_boot_ms)
 
     def room_ahead(self, job: int) -> int:
         # Refilled from half: orders are sent together.
@@ -315,8 +282,8 @@ class HelperSpawner:
             link = min(places, key=lambda link: len(link.ahead))
             if link.account is not None:
                 self._users.launch_ahead(link, launch, until_ms)
-            else:
-                link.launch_ahead(Order(launch, *self._provided(launch)), until_ms)
+            elif (order := self._order(launch)) is not None:
+                link.launch_ahead(order, until_ms)
         for link in self._unguarded():
             link.flush()
 
@@ -326,7 +293,15 @@ class HelperSpawner:
 
     def _unguarded(self) -> list[HelperLink]:
         """The helpers of steps that outlive this process."""
-        return [*self._links.values(), *self._users.helpers.unguarded()]
+        return [*self._own.links.values(), *self._users.helpers.unguarded()]
+
+    def _order(self, launch: Launch) -> Order | None:
+        """Return the order for a step of our own user; None if it cannot be started here, which has been reported."""
+        try:
+            return Order(launch, *self._provided(launch))
+        except OSError as error:
+            self._events.append(NeverStarted(launch.step, str(error.strerror)))
+            return None
 
     def _provided(self, launch: Launch, uid: int = -1) -> tuple[dict[str, str], str, str, Sequence[tuple[str, str]]]:
         """Return its template's environment, the beginning of its files' paths, and its slot: its name, and the
@@ -334,22 +309,36 @@ class HelperSpawner:
 
         Args:
             uid: as whom it runs, if that is another user.
+        Raises:
+            OSError: devices could not be kept from it.
         """
-        step = launch.step
+        step, template = launch.step, launch.template
         slot: Slot | None = None
+        devices = self._devices.rules(gpus=bool(template.gpu_milli), own_files=own_files(launch.start.devices))
         try:
-            slot = self._cgroups.acquire(launch.template.cpu_milli, launch.template.memory_bytes)
+            slot = self._cgroups.acquire(template.cpu_milli, template.memory_bytes, devices)
         except OSError as error:
+            if devices:
+                raise OSError(error.errno, f"its cgroup could not be made: {error}") from None
             self._events.append(Noted(step, f"its limits were not set: {error}"))
         if slot is not None:
             self._slots[step] = slot
         self._marks[step] = self._new_mark(step, launch.start.token, uid)
         prefix = f"{self._outputs.directory(step)}/{output_prefix(step)}"
         if slot is None:
-            return self._env_of(launch), prefix, NO_SLOT, ()
-        return self._env_of(launch), prefix, slot.tag, self._cgroups.moves(slot)
+            return self._envs.of(launch.template), prefix, NO_SLOT, ()
+        return self._envs.of(launch.template), prefix, slot.tag, self._cgroups.moves(slot)
+
+    def _bind(self, launch: Launch) -> tuple[int, ...]:
+        """Return the CPUs on which a step is to begin; (): on all."""
+        devices = launch.start.devices
+        near = near_cpus(devices) if devices else 0
+        return self._binding.acquire(launch.step, launch.template.cpu_milli, near)
 
     def signal(self, steps: Sequence[StepId], number: int) -> None:
+        if number == signal.SIGCONT:
+            self._binding.resume(steps)
+            self._binding.move(self._has_begun)
         reached: set[int] = set()
         for _ in range(STOP_PASSES if number == signal.SIGSTOP else 1):
             found = processes.members(self._marks_of(steps), self._own_pids()).values()
@@ -358,6 +347,8 @@ class HelperSpawner:
                 break
             processes.send(fresh, number)
             reached.update(info.pid for info in fresh)
+        if number == signal.SIGSTOP:
+            self._binding.suspend(steps)
 
     def watch(self, steps: Sequence[StepId]) -> None:
         self._remnants.begin(steps, force=False, now_ms=read_clocks().boot_ms)
@@ -384,14 +375,31 @@ class HelperSpawner:
         slot = self._slots.get(step)
         if slot is None:
             return "it was started without limits; they cannot be added now"
-        return self._cgroups.resize(slot, cpu_milli, memory_bytes)
+        error = self._cgroups.resize(slot, cpu_milli, memory_bytes)
+        if not error:
+            self._binding.resize(step, cpu_milli)
+            self._binding.move(self._has_begun)
+        return error
+
+    def locate(self, step: StepId) -> Whereabouts | None:
+        mark, slot = self._marks.get(step), self._slots.get(step)
+        if mark is None or not mark.pid:
+            return None
+        cgroups = () if slot is None else tuple(into for into, _ in self._cgroups.moves(slot))
+        return Whereabouts(mark.pid, mark.boot_ms, mark.limit, cgroups, self._binding.cpus_of(step))
+
+    def _has_begun(self, step: StepId) -> bool:
+        mark = self._marks.get(step)
+        return mark is not None and mark.pid > 0
 
     def sample(self, steps: Sequence[StepId]) -> list[Sample]:
+        self._binding.confine(steps)
         samples = []
         for step, alive in processes.members(self._marks_of(steps), self._own_pids()).items():
             ticks = sum(info.cpu_ticks for info in alive)
             rss_bytes = sum(info.rss_bytes for info in alive)
-            samples.append(Sample(step, rss_bytes, ticks * 1000 // processes.TICKS_PER_S))
+            cpus = format_cpus(self._binding.cpus_of(step))
+            samples.append(Sample(step, rss_bytes, ticks * 1000 // processes.TICKS_PER_S, cpus))
         return samples
 
     def adopt(self, steps: Sequence[Adoption]) -> None:
@@ -404,7 +412,7 @@ class HelperSpawner:
             self._orphans.keep(journal)
             for step in journal.steps.keys() & wanted.keys():
                 tags[step] = journal.steps[step].slot
-                self._take_over(step, journal)
+                self._take_over(step, journal, wanted[step].cpu_milli)
                 del wanted[step]
         for step, tag in tags.items():
             if tag != NO_SLOT and (slot := self._cgroups.known(tag)) is not None:
@@ -466,7 +474,9 @@ class HelperSpawner:
                 self._first_ended(link, message)
             case Failed():
                 step = step_of(message.key)
-                heir = link.pass_slot(step, step_of(message.heir) if message.heir else None)
+                cpus = self._binding.given_to(step)
+                heir = link.pass_slot(step, step_of(message.heir) if message.heir else None, cpus=cpus)
+                self._binding.pass_on(step, heir)
                 link.taken_seq = message.seq
                 self._not_begun(link, step)
                 self._events.append(SpawnFailed(step, message.code, message.message, message.wall_ms, heir))
@@ -487,7 +497,9 @@ class HelperSpawner:
         """Handle the end of a step's first process, as its helper reports it."""
         step = step_of(end.key)
         leftover = bool(end.leftover) or (link.account is not None and self._is_inhabited(step, link))
-        heir = link.pass_slot(step, step_of(end.heir) if end.heir else None, free=not leftover)
+        cpus = self._binding.given_to(step)
+        heir = link.pass_slot(step, step_of(end.heir) if end.heir else None, free=not leftover, cpus=cpus)
+        self._binding.pass_on(step, heir)
         link.taken_seq = end.seq
         link.strays = link.strays or leftover
         self._users.ended(link, step, left=leftover)
@@ -539,42 +551,10 @@ class HelperSpawner:
         self._marks.pop(step, None)
         self._remnants.end(step)
         self._scripts.delete(step)
+        self._binding.release(step)
         slot = self._slots.pop(step, None)
         if slot is not None:
             self._cgroups.release(slot)
-
-    def _end_strays(self, now: Instant) -> None:
-        """Kill what carries no mark (a daemon that cleared its environment) once no step that may own it is left."""
-        if now.boot_ms < self._next_stray_ms:
-            return
-        for link in self._all():
-            if link.strays and self._without_steps(link):
-                infos = [processes.read_process(pid) for pid in processes.child_pids(link.worker)]
-                alive = [info for info in infos if info is not None and info.state != "Z"]
-                processes.send(alive, signal.SIGKILL)
-                link.strays = bool(alive)
-                self._next_stray_ms = now.boot_ms + STRAY_LOOK_MS
-
-    def _look_at_helpers(self) -> None:
-        """Check the helpers: a step can stop the helper that began it, or make it wait for a work directory; others
-        must not wait too."""
-        for link in self._all():
-            if self._users.end_unanswering(link):
-                continue
-            if link.heard or not link.busy:
-                link.heard, link.silent_looks = False, 0
-                link.good_looks += 1
-                if link.good_looks % GOOD_LOOKS == 0:
-                    link.wakes = max(0, link.wakes - 1)
-                continue
-            if link.silent_looks == 0:
-                link.ask()
-            elif link.silent_looks >= MAX_SILENT_LOOKS or (link.silent_looks >= WAKE_LOOKS and link.wakes >= MAX_WAKES):
-                _send_to(link, signal.SIGKILL)
-            elif link.silent_looks == WAKE_LOOKS:
-                _send_to(link, signal.SIGCONT)
-                link.wakes += 1
-            link.silent_looks += 1
 
     def _without_steps(self, link: HelperLink) -> bool:
         return not link.running and not link.outstanding and not self._ended
@@ -586,7 +566,7 @@ class HelperSpawner:
         self._users.died(link, now.boot_ms)
         link.close()
         if link.account is None:
-            self._back_off(now.boot_ms)
+            self._own.died(now.boot_ms)
         for step, mark in self._marks.items():
             if mark.helper == link.worker:
                 self._marks[step] = mark._replace(helper=0)  # its pid may soon be reused
@@ -594,11 +574,18 @@ class HelperSpawner:
             # All that it wrote down was reported: a long journal takes long to read, and a user could repeat that.
             self._finished_journals.append(link.journal)
             return
-        journal = HelperJournal(link.journal)
-        whole = journal.read_what_is_there() or not link.greeted
+        self._dead.add(link)
+        self._settle_dead()
+
+    def _settle_dead(self) -> None:
+        """Read on in the journals of dead helpers; take over the steps of one whose journal has been read."""
+        dead = self._dead.read()
+        if dead is None:
+            return
+        link, journal = dead.link, dead.journal
         for step in [*link.running, *link.outstanding, *link.ahead]:
             # It may run although a journal that a step has tampered with does not name it: nothing runs twice.
-            if step in journal.steps or step in link.running or not whole:
+            if step in journal.steps or step in link.running or not dead.whole:
                 self._take_over(step, journal)
             elif link.account is not None and not link.greeted:
                 self._over(step)
@@ -609,10 +596,11 @@ class HelperSpawner:
                 self._events.append(Unspawned(step))
         self._orphans.keep(journal)
 
-    def _take_over(self, step: StepId, journal: HelperJournal) -> None:
+    def _take_over(self, step: StepId, journal: HelperJournal, cpu_milli: int = 0) -> None:
         """Take over a step whose helper is dead, or was an earlier keeper's."""
         self._outputs.claim(step, journal.output_names(step))
         seen = journal.steps.get(step, SeenStep())
+        self._binding.adopt(step, seen.cpus, cpu_milli)
         mark = self._marks[step] = self._marks[step]._replace(uid=journal.uid)
         if isinstance(seen.end, SpawnFailed) and not mark.pid:
             self._over(step)
@@ -634,13 +622,6 @@ class HelperSpawner:
             self._finished(Ended(step, status, usage, wall_ms, leftover=True))
             return
         self._orphans.follow(step, journal, spawned)
-
-    def _back_off(self, boot_ms: int) -> None:
-        if boot_ms - self._last_death_ms > HEALTHY_MS:
-            self._respawn_delay_ms = RESPAWN_MS[0]
-        self._last_death_ms = boot_ms
-        self._respawn_ms = boot_ms + self._respawn_delay_ms
-        self._respawn_delay_ms = min(RESPAWN_MS[1], 2 * self._respawn_delay_ms)
 
     def _marks_of(self, steps: Iterable[StepId]) -> dict[StepId, Mark]:
         marks = {}
@@ -670,36 +651,4 @@ class HelperSpawner:
         return [os.getpid(), *(link.pid for link in links), *(link.worker for link in links)]
 
     def _all(self) -> list[HelperLink]:
-        return [*self._links.values(), *self._guards.values(), *self._users.helpers.links.values()]
-
-    def _started_guards(self) -> dict[int, HelperLink]:
-        """Return the helpers of guarded steps, at least one; none if it cannot be started, or the last one has just
-        died."""
-        if not self._guards:
-            boot_ms = read_clocks().boot_ms
-            if boot_ms >= self._respawn_ms:
-                self._start_helper(boot_ms, guarded=True)
-        return self._guards
-
-    def _env_of(self, launch: Launch) -> dict[str, str]:
-        """Return the template's environment, complete; computed once for the many steps of one frame."""
-        known = self._envs.get(id(launch.template))
-        if known is None:
-            if len(self._envs) >= MAX_HELPERS:
-                del self._envs[next(iter(self._envs))]
-            env = template_env(launch.template, self._config)
-            if self._config.steps_user(launch.template):
-                env = self._user_env | env | {"HAL_STEP_SOCKET": self._scripts.steps_socket()}
-            else:
-                env = self._default_env | env
-            known = self._envs[id(launch.template)] = (launch.template, env)
-        return known[1]
-
-
-def _send_to(link: HelperLink, number: int) -> None:
-    """Signal a helper, which is this process's child, or its child's."""
-    if link.process is not None:
-        processes.send([link.process], number)
-        return
-    with contextlib.suppress(OSError):
-        os.kill(link.worker, number)
+        return [*self._own.links.values(), *self._own.guards.values(), *self._users.helpers.links.values()]

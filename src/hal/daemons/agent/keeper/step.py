@@ -80,9 +80,19 @@ class HeldStep(Struct, kw_only=True):
         return self.start.step
 
     @property
+    def serves(self) -> bool:
+        """Whether others use what it serves: it is of a service, and of a gang the first."""
+        return self.template.service is not None and self.step.rank == 0
+
+    @property
     def limit_boot_ms(self) -> int:
         """When its walltime is over, unless it is suspended."""
         return self.started_boot_ms + self.walltime_ms + self.paused_ms
+
+    @property
+    def may_save(self) -> bool:
+        """Whether a checkpoint means anything to it: it runs and was not told to end, or it saves its state already."""
+        return self.phase is Phase.RUNNING if self.stop is None else self.term_boot_ms > 0 and self.phase < Phase.ENDING
 
     @property
     def active(self) -> bool:

@@ -51,6 +51,7 @@ class UserSteps:
         start: Start,
         most: int,
         provide: Provide,
+        bind: Callable[[Launch], tuple[int, ...]],
         over: Callable[[StepId], None],
         events: list[SpawnerEvent],
         scripts: Scripts,
@@ -59,10 +60,12 @@ class UserSteps:
         """Args:
         start: starts a helper.
         most: helpers of one user.
+        bind: gives the CPUs on which a step is to begin.
         over: told of a step that has not begun.
         """
         self.helpers = UserHelpers(start, most)
         self._provide = provide
+        self._bind = bind
         self._over = over
         self._events = events
         self._scripts = scripts
@@ -118,14 +121,14 @@ class UserSteps:
             if order is None:
                 link.pass_slot(launch.step, None, free=False)
             else:
-                link.launch(order)
+                link.launch(order._replace(cpus=self._bind(launch)))
 
     def _order(self, link: HelperLink, launch: Launch) -> Order | None:
         """Open what a step needs; None if that failed, which has been reported."""
         step = launch.step
-        env, prefix, slot, moves = self._provide(launch, link.uid)
         into: list[int] = []
         try:
+            env, prefix, slot, moves = self._provide(launch, link.uid)
             if self._moves_helpers:
                 self._move_helper(link, moves)
             else:

@@ -24,19 +24,19 @@ class Delegations:
 
     def cover(self, who: Identity, account: str, queue: str) -> bool:
         """Whether jobs of that account, or in that queue, are theirs to see and to control."""
-        if not _has_own_rights(who):
+        if not has_own_rights(who):
             return False
         policy = self._policy()
         return bool(account and coordinated_by(policy, who.user, account)) or operates(policy, who.user, queue)
 
 
 def check_coordinates(visit: Visit, policy: Policy, account: str) -> None:
-    """Who may limit users of that account: its coordinators, and whoever may change the policy.
+    """Who may limit users of that account, and set its secrets: its coordinators, and whoever may change the policy.
 
     Raises:
         DeniedError: not the caller.
     """
-    if not visit.own_only or (_has_own_rights(visit.identity) and coordinated_by(policy, visit.identity.user, account)):
+    if not visit.own_only or (has_own_rights(visit.identity) and coordinated_by(policy, visit.identity.user, account)):
         return
     raise DeniedError(
         f"{visit.identity.user} is no coordinator of account '{shown(account)}'",
@@ -50,7 +50,7 @@ def check_operates(visit: Visit, policy: Policy, queue: str) -> None:
     Raises:
         DeniedError: not the caller.
     """
-    if not visit.own_only or (_has_own_rights(visit.identity) and operates(policy, visit.identity.user, queue)):
+    if not visit.own_only or (has_own_rights(visit.identity) and operates(policy, visit.identity.user, queue)):
         return
     raise DeniedError(
         f"{visit.identity.user} is no operator of queue '{shown(queue)}'",
@@ -58,5 +58,6 @@ def check_operates(visit: Visit, policy: Policy, queue: str) -> None:
     )
 
 
-def _has_own_rights(who: Identity) -> bool:
+def has_own_rights(who: Identity) -> bool:
+    """Whether a user as such asks, who has delegated rights; a step has not, nor a narrowed token."""
     return bool(who.user) and not who.step and not who.narrowed

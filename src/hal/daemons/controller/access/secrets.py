@@ -15,9 +15,10 @@ import msgspec
 from msgspec import Struct
 
 from hal.core.model import NotFoundError
-from hal.core.model.policy import Account
+from hal.core.model.policy import Account, Policy
+from hal.core.model.policy_delegation import coordinated_by
 from hal.daemons.controller.access.secret_keys import KeyRing
-from hal.store import StoreError
+from hal.daemons.controller.access.stored_entries import read_entries
 
 META: Final = "secret/"
 """How the keys of its rows in the store begin."""
@@ -85,15 +86,7 @@ class SecretBook:
         Raises:
             StoreError: a row is not a secret.
         """
-        found: dict[SecretId, Secret] = {}
-        for key, value in meta.items():
-            if key.startswith(META):
-                try:
-                    secret = msgspec.json.decode(value, type=Secret)
-                except msgspec.DecodeError as error:
-                    raise StoreError(f"row '{key}' of the store is not a secret: {error}") from error
-                found[secret.id] = secret
-        self._by_id = found
+        self._by_id = {secret.id: secret for secret in read_entries(meta, META, Secret, "secret")}
 
     def put(self, secret: Secret) -> None:
         """Keep the secret as it is durable now."""
@@ -191,6 +184,11 @@ def row_of(secret: Secret) -> dict[str, str]:
 def row_key(which: SecretId) -> str:
     """The key of its row: unique, for a name of a secret has no slash."""
     return f"{META}{which.kind}/{which.owner}/{which.name}"
+
+
+def coordinated(secrets: Iterable[Secret], user: str, policy: Policy) -> list[Secret]:
+    """Those of the accounts that this user coordinates."""
+    return [one for one in secrets if one.kind is OwnerKind.ACCOUNT and coordinated_by(policy, user, one.owner)]
 
 
 def usable(secrets: Iterable[Secret], user: str, accounts: Mapping[str, Account]) -> list[Secret]:

@@ -16,7 +16,8 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hal.core.model import SpecError, StoreError
+from hal.core.model import SpecError
+from hal.daemons.controller.access.stored_entries import read_entries
 from hal.rest.identity import NO_SCOPE, Scope
 from hal.rest.rights import Role
 
@@ -87,15 +88,7 @@ class TokenBook:
         Raises:
             StoreError: a row is not a token.
         """
-        found: dict[str, Token] = {}
-        for key, value in meta.items():
-            if key.startswith(META):
-                try:
-                    token = msgspec.json.decode(value, type=Token)
-                except msgspec.DecodeError as error:
-                    raise StoreError(f"row '{key}' of the store is not a token: {error}") from error
-                found[token.id] = token
-        self._by_id = found
+        self._by_id = {token.id: token for token in read_entries(meta, META, Token, "token")}
         self._changed()
 
     def put(self, token: Token) -> None:

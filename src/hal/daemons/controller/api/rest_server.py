@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 from pathlib import Path
+from typing import Final
 
 from litestar.types import ASGIApp
 
@@ -20,7 +21,7 @@ from hal.daemons.controller.service.controller_api import ControllerApi
 from hal.rest.audit import AuditLog
 from hal.rest.callers import LocalPeer
 from hal.rest.limits import Limits
-from hal.rest.routes import litestar
+from hal.rest.routes import Routes
 from hal.rest.server.guard import Guard
 from hal.rest.server.http_server import HttpServer, Ports
 from hal.rest.server.listeners import user_name
@@ -28,6 +29,8 @@ from hal.runtime.interface import Runtime
 from hal.runtime.step_users import Serving
 from hal.runtime.syslog import Syslog
 from hal.runtime.system_groups import groups_of
+
+ROUTES: Final = Routes(ENDPOINTS, call_type=Call, for_narrowed=FOR_NARROWED)
 
 
 class RestServer(HttpServer):
@@ -58,14 +61,8 @@ class RestServer(HttpServer):
         if isinstance(api, FollowerApp):
             app = api
         else:
-            app = litestar(
-                ENDPOINTS,
-                api,
-                runtime,
-                call_type=Call,
-                for_narrowed=FOR_NARROWED,
-                check_path=PathOwnership(api.jobs, api.delegations, DELEGATED).check,
-            )
+            check_path = PathOwnership(api.jobs, api.delegations, DELEGATED).check
+            app = ROUTES.serve(api, runtime, check_path=check_path)
             api.nodes.report_lies_to(self._node_lied)
             forwarded = ForwardedIdentity(
                 api.status.follower_hashes,

@@ -14,16 +14,20 @@ from hal.daemons.controller.api.endpoints.attempts import ATTEMPTS
 from hal.daemons.controller.api.endpoints.delegation import DELEGATION
 from hal.daemons.controller.api.endpoints.endpoint import Endpoint, is_about_jobs
 from hal.daemons.controller.api.endpoints.events import EVENTS
+from hal.daemons.controller.api.endpoints.files import FILES
 from hal.daemons.controller.api.endpoints.jobs import JOBS
 from hal.daemons.controller.api.endpoints.joining import JOINING
 from hal.daemons.controller.api.endpoints.login import LOGIN
 from hal.daemons.controller.api.endpoints.nodes import NODES
 from hal.daemons.controller.api.endpoints.offers import OFFERS
 from hal.daemons.controller.api.endpoints.outputs import OUTPUTS
+from hal.daemons.controller.api.endpoints.periodic import PERIODIC
 from hal.daemons.controller.api.endpoints.policy import POLICY, QUEUES
 from hal.daemons.controller.api.endpoints.readers import READERS
 from hal.daemons.controller.api.endpoints.secrets import SECRETS
+from hal.daemons.controller.api.endpoints.services import SERVICES
 from hal.daemons.controller.api.endpoints.status import STATUS
+from hal.daemons.controller.api.endpoints.streams import STREAMS
 from hal.daemons.controller.api.openapi import describe
 from hal.rest.openapi import description_row
 from hal.rest.reference import reference
@@ -48,8 +52,12 @@ def document() -> dict[str, Any]:
 
 ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     *JOBS,
+    *PERIODIC,
     *ATTEMPTS,
     *OUTPUTS,
+    *STREAMS,
+    *SERVICES,
+    *FILES,
     *NODES,
     *QUEUES,
     *ASK,

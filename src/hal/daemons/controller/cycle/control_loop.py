@@ -16,7 +16,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar, cast
 
-from hal.core.engine.events import INF, JobsCancelled
+from hal.core.engine.events import INF, JobsCancelled, NodesChanged, StartsRefused
 from hal.core.model import HALError, InternalError, StoreError, UnreachableError
 from hal.daemons.controller.cycle.bisection import Bisection, Item
 from hal.daemons.controller.cycle.clock import Clock
@@ -242,13 +242,16 @@ class ControlLoop(Generic[SealedT]):
         except StopIteration as end:
             return cast("T", end.value)
 
-    async def _feed_engine(self) -> None:
-        """Feed the engine what is staged, a few blocks in each turn."""
+    async def _feed_engine(self) -> bool:
+        """Feed the engine what is staged, a few blocks in each turn; whether that may let more start at once."""
+        wakes = False
         for number, event in enumerate(self._planes.take_engine_events(), 1):
             self._engine.feed((event,))
+            wakes = wakes or isinstance(event, NodesChanged | StartsRefused)
             full = isinstance(event, JobsCancelled) and len(event.jobs) >= MAX_WITHDRAWN_A_BLOCK
             if full or number % BLOCKS_A_TURN == 0:
                 await self._runtime.sleep(0)
+        return wakes
 
     async def _decide(self, now_ms: int) -> None:
         """Feed the engine what is staged, and stage what it decides."""
@@ -256,11 +259,13 @@ class ControlLoop(Generic[SealedT]):
         if self._engine.bookings_move(now_ms):
             self._planes.lead.end_with_bookings(now_ms)
         step = self._engine.step(now_ms)
-        self._more, self._wake_ms = step.more, min(step.wake_ms, self._next_due_ms)
+        # What becomes due again while it is being done is looked at when that is durable, not in every turn until then.
+        due_ms = step.wake_ms if self._does_due else self._next_due_ms
+        self._more, self._wake_ms = step.more, min(step.wake_ms, due_ms)
         epoch, row_name = self._committer.epoch, self._engine.row_name
         for plan in self._engine.take_plans():
             self._planes.lead.carry_out(plan, row_name, epoch, now_ms, credit=not step.more)
-        await self._feed_engine()
+        self._more = await self._feed_engine() or self._more
         hours = self._engine.hours_to_keep()
         if hours:
             self._planes.lead.add_operations(PutMeta(hours))
@@ -269,16 +274,21 @@ class ControlLoop(Generic[SealedT]):
     def _next_due_ms(self) -> int:
         return max(self._planes.lead.next_due_ms, self._due_again_ms)
 
+    @property
+    def _does_due(self) -> bool:
+        return self._due is not None and not self._due.done()
+
     def _take_due(self, now_ms: int) -> list[Call[Any]]:
         """What is due by itself, as a request that nobody waits for: a fault in it is found and left out like that of
         any other, and leaves the next group to those who ask for something."""
-        if self._next_due_ms > now_ms or (self._due is not None and not self._due.done()):
+        if self._next_due_ms > now_ms or self._does_due:
             return []
         self._due = asyncio.get_running_loop().create_future()
         self._due.add_done_callback(self._due_done)
         return [Call(self._planes.lead.carrying_out_due, self._due, in_slices=True)]
 
     def _due_done(self, due: asyncio.Future[None]) -> None:
+        self.inbox.filled.set()
         error = due.exception()
         if error is not None:
             self._due_again_ms = self._clock.now_ms() + DUE_AGAIN_MS

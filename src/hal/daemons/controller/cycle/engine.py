@@ -7,7 +7,7 @@ undone (O(live jobs), and rare).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 
 from msgspec.structs import replace
 
@@ -22,11 +22,11 @@ from hal.core.engine.rules.policy_tables import hours_mark, hours_spent, settled
 from hal.core.engine.scheduler import Scheduler, Step
 from hal.core.engine.views import LedgerRow, ShareRow, advice_events, known_keys, ledger_rows, share_rows
 from hal.core.engine.why.explain import explain
-from hal.core.engine.why.feasible import fits_ever
+from hal.core.engine.why.feasible import never_fits
 from hal.core.engine.why.priority import PriorityParts, priority_of
 from hal.core.engine.why.probing import Prober
 from hal.core.engine.why.wants import Reserved, Sliced, Wants, reserved, wants, wants_version
-from hal.core.model import Outlook, Verdict
+from hal.core.model import Never, Outlook, Verdict
 from hal.daemons.controller.cycle.share_memory import HoursMemory
 from hal.planes.tasks import BookingTimes
 from hal.runtime.interface import Runtime
@@ -186,19 +186,20 @@ class Engine:
 
     # ── asking: see `hal.planes.tasks.EngineView` ─────────────────────────────────────────────────────
 
-    def impossible(self, request: ClassSpec) -> str:
-        """Why no nodes could ever give this; '' when some could."""
-        found = fits_ever(self.state, request)
-        return "" if found is None else found.message
+    def never_fits(
+        self, request: ClassSpec, without: Set[str] = frozenset(), only: Set[str] | None = None
+    ) -> Never | None:
+        """Why no nodes could ever give this; None when some could."""
+        return never_fits(self.state, request, without, only)
 
     def met_by(self, job: int, walltime_ms: int) -> str:
         """The booking that running tasks of the job would run into with that walltime; '' when none."""
         met = met_by(self.state, job, walltime_ms)
         return "" if met is None else met.name
 
-    def explain(self, job: int, now_ms: int) -> Verdict:
+    def explain(self, job: int, now_ms: int, *, brief: bool = False) -> Verdict:
         """Why the job's waiting tasks do not start."""
-        return explain(self.state, job, now_ms)
+        return explain(self.state, job, now_ms, brief=brief)
 
     def look(self, job: int, now_ms: int, elsewhere: Sequence[Elsewhere]) -> Outlook | None:
         """What would let the job start now, and when it starts as it is."""

@@ -5,7 +5,7 @@ Everything is done in small pieces between groups, with pauses, so that commits 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -98,10 +98,31 @@ class Keeping:
             await self._runtime.sleep(PAUSE_MS)
 
     async def _sweep(self) -> None:
+        await self._removal.name_left()
         for _ in range(MAX_PIECES):
             store = self._committer.store
             sweep = partial(store.sweep, self._clock.now_ms(), self._retention, epoch=self._committer.epoch)
             if not (await self._runtime.run_blocking(sweep)).more:
+                break
+            await self._runtime.sleep(PAUSE_MS)
+        await self._sweep_tasks()
+
+    async def _sweep_tasks(self) -> None:
+        """Delete what removed tasks of jobs that stay have left."""
+        for _ in range(MAX_PIECES):
+            read = partial(Store.going_attempts, now_ms=self._clock.now_ms(), retention=self._retention)
+            going = await self._committer.read(read)
+            if going is None:
+                return
+            await self._removal.forget_outputs(going)
+            await self._delete(partial(self._committer.store.delete_going, going, epoch=self._committer.epoch))
+            if not going:
+                return
+
+    async def _delete(self, delete: Callable[[], bool]) -> None:
+        """Call this until there is no more to delete."""
+        for _ in range(MAX_PIECES):
+            if not await self._runtime.run_blocking(delete):
                 return
             await self._runtime.sleep(PAUSE_MS)
 
@@ -131,7 +152,7 @@ class Keeping:
             if old:
                 await self._removal.forget_outputs(old)
                 delete = partial(self._committer.store.delete_attempts, old, epoch=self._committer.epoch)
-                await self._runtime.run_blocking(delete)
+                await self._delete(delete)
             if then is None:
                 return
             after = then

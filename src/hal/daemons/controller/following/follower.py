@@ -17,7 +17,7 @@ from hal.daemons.controller.following.presence import Presence
 from hal.daemons.controller.nodes.certified_port import CertifiedPort, open_port
 from hal.planes.tasks import STEP_SECRET
 from hal.runtime.authority import Authority
-from hal.runtime.interface import Address, Connection, Lane, Runtime
+from hal.runtime.interface import Address, Connection, Lane, Listener, Runtime
 from hal.store import Leader, Store, StoreError, StoreLed, StoreLost
 from hal.store.mark import INSTANCE
 from hal.wire.agree import HELLO_TIMEOUT_MS, NOT_LEADER
@@ -62,6 +62,8 @@ class Follower:
         self._token_rows: dict[str, str] = {}
         self.instance = ""
         """Names this HAL, as `JobTable.instance`; '' before the database has answered."""
+        self._listener: Listener | None = None
+        self._port: CertifiedPort | None = None
         self.step_secret = ""
         """By which it knows its steps."""
         if presence is not None:
@@ -76,30 +78,18 @@ class Follower:
         """Find out who leads, before anybody asks."""
         await self._look()
 
-    async def wait(self, address: Address) -> bool:
-        """Until nobody leads, meanwhile serving agents at `address`; False: this process was asked to stop.
+    async def serve(self, address: Address) -> None:
+        """Serve agents at `address`, and the port of this controller where it has one.
 
         Raises:
             ConflictError: another process serves that address.
         """
-        listener = await self._runtime.listen(address, self._send_on)
-        port: CertifiedPort | None = None
-        try:
-            if self._wire is not None:
-                port = await open_port(self._runtime, self._wire.authority, self._wire.address, self._send_on)
-            return await self._vacant()
-        finally:
-            self.over.set()
-            await listener.close()
-            if port is not None:
-                await port.close()
-            store, self._store = self._store, None
-            if store is not None:
-                if self._presence is not None and self._runtime.stopping.is_set():
-                    await self._presence.leave(store)
-                await self._runtime.run_blocking(store.close)
+        self._listener = await self._runtime.listen(address, self._send_on)
+        if self._wire is not None:
+            self._port = await open_port(self._runtime, self._wire.authority, self._wire.address, self._send_on)
 
-    async def _vacant(self) -> bool:
+    async def wait(self) -> bool:
+        """Until nobody leads; False: this process was asked to stop."""
         while not self._runtime.stopping.is_set():
             wait_ms = await self._look()
             if wait_ms <= 0:
@@ -109,6 +99,19 @@ class Follower:
             await asyncio.wait((stop,))
             timer.cancel()
         return False
+
+    async def close(self) -> None:
+        """Serve no longer; say so in the store where this process stops."""
+        self.over.set()
+        if self._listener is not None:
+            await self._listener.close()
+        if self._port is not None:
+            await self._port.close()
+        store, self._store = self._store, None
+        if store is not None:
+            if self._presence is not None and self._runtime.stopping.is_set():
+                await self._presence.leave(store)
+            await self._runtime.run_blocking(store.close)
 
     async def _look(self) -> int:
         """How long to wait before the next look; 0: nobody leads."""

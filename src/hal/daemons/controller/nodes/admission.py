@@ -32,7 +32,7 @@ from hal.store import CertificateRow, JoinTokenRow, PutJoining
 from hal.wire.agree import agree_version
 from hal.wire.errors import MalformedFrameError
 from hal.wire.frames.joining import Authority as AuthorityFrame
-from hal.wire.frames.joining import Join, Joined, ReadAuthority, Renew
+from hal.wire.frames.joining import CertificatesRefused, CheckCertificates, Join, Joined, ReadAuthority, Renew
 from hal.wire.join_token import JoinToken
 from hal.wire.roles import Role
 
@@ -351,8 +351,11 @@ class NodeAdmission:
         certified = connection.certified
         return {} if certified is None else self._membership.labels_of(certified.serial)
 
-    async def serve_stranger(self, connection: Connection, frame: ReadAuthority | Join | Renew) -> None:
-        """One that has no certificate yet, and asks for the authority's, or joins; or one that came to renew its own.
+    async def serve_stranger(
+        self, connection: Connection, frame: ReadAuthority | Join | Renew | CheckCertificates
+    ) -> None:
+        """One that has no certificate yet, and asks for the authority's, or joins; or one that came to renew its own,
+        or asks which ones of its peers are good.
 
         Raises:
             DeniedError: it may not; says why.
@@ -367,6 +370,9 @@ class NodeAdmission:
             if certified is None:
                 raise DeniedError("without a certificate there is nothing to renew", hint="join with a token")
             await self._renew(connection, certified.role, certified.name, frame)
+            return
+        if isinstance(frame, CheckCertificates):
+            await self._check_peers(connection, frame)
             return
         agree_version(frame.versions)
         name = check_node_name(frame.name)
@@ -395,6 +401,17 @@ class NodeAdmission:
             DeniedError: its present one is no longer good, or it came over a Unix socket and has none.
         """
         await self._renew(connection, Role.AGENT, node, frame)
+
+    async def _check_peers(self, connection: Connection, frame: CheckCertificates) -> None:
+        """Raises:
+        DeniedError: the certificate of who asks is not good itself.
+        """
+        asking, now_ms = connection.certified, self._clock.now_ms()
+        if asking is None:
+            raise DeniedError("without a certificate there are no peers to ask about", hint="join with a token")
+        self._membership.check_certificate(asking, asking.name, now_ms, asking.role)
+        refused = tuple(serial for serial in frame.serials if not self._membership.is_good(serial, now_ms))
+        await connection.send(CertificatesRefused(serials=refused))
 
     async def _renew(self, connection: Connection, role: str, name: str, frame: Renew) -> None:
         authority = self._listening()

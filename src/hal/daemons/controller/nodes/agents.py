@@ -11,13 +11,14 @@ and the more often it lies, the longer it waits before it is heard again. See `b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from msgspec.structs import replace
 
-from hal.core.lifecycle.outcome import GATE_ELSEWHERE
+from hal.core.lifecycle.outcome import GATE_ELSEWHERE, NODE_TOO_OLD
 from hal.core.model import (
+    ConflictError,
     DeniedError,
     HALError,
     OverloadedError,
@@ -26,10 +27,11 @@ from hal.core.model import (
     StoreError,
     TimedOutError,
     UnreachableError,
+    format_amount,
     format_duration,
     one_line,
 )
-from hal.core.model.facts import NODE_LABEL, bound_facts
+from hal.core.model.facts import CORES_LABEL, NODE_LABEL, bound_facts
 from hal.core.model.lease_times import LeaseTimes
 from hal.core.model.units import resource_name
 from hal.daemons.controller.access.secrets import SecretBook
@@ -59,12 +61,27 @@ from hal.daemons.controller.nodes.leases import NodeLeases
 from hal.daemons.controller.nodes.link import Link
 from hal.daemons.controller.nodes.order_frames import StartLease, ack_frames, other_frames, start_frames
 from hal.daemons.controller.nodes.request_numbers import RequestNumbers
-from hal.daemons.controller.nodes.start_secrets import StartSecrets, Values, secret_frames
+from hal.daemons.controller.nodes.start_secrets import StartSecrets, Unsent, Values, secret_frames
 from hal.planes.tasks import Arrival, Orders, TaskPlane
 from hal.runtime.home import check_node_name
 from hal.runtime.interface import Connection, Runtime
 from hal.runtime.line_budget import Bucket
-from hal.wire.agree import CREDIT, FORGET, HEALTH, HELLO_TIMEOUT_MS, JOB_GATES, QUARANTINED, REMOVED, SECRETS, agree
+from hal.wire.agree import (
+    CREDIT,
+    FILES,
+    FORGET,
+    HEALTH,
+    JOB_GATES,
+    OUTPUTS,
+    QUARANTINED,
+    RANKS,
+    RELAYS,
+    REMOVED,
+    SECRETS,
+    STEP_FEATURES,
+    STREAMS,
+    agree,
+)
 from hal.wire.bounds import MAX_COUNT
 from hal.wire.errors import MalformedFrameError
 from hal.wire.frames.agent_keeper import (
@@ -75,18 +92,29 @@ from hal.wire.frames.agent_keeper import (
     Heartbeat,
     HeartbeatAck,
     LogChunk,
+    OutputPart,
+    OutputParts,
     ReadLog,
+    ReadOutputs,
     Refusal,
     Refused,
     Samples,
     Started,
     Stream,
 )
-from hal.wire.frames.controller_agent import ControllerAgentFrame, Gates, Health
+from hal.wire.frames.controller_agent import (
+    ControllerAgentFrame,
+    Gates,
+    Health,
+    OpenStream,
+    Readiness,
+    StreamOpened,
+)
 from hal.wire.frames.conversation import Frame
-from hal.wire.frames.hello import Goodbye, Hello, Welcome
-from hal.wire.frames.joining import Join, ReadAuthority, Renew
+from hal.wire.frames.hello import STOPPED, Goodbye, Hello, Welcome
+from hal.wire.frames.joining import CheckCertificates, Join, ReadAuthority, Renew
 from hal.wire.roles import Role
+from hal.wire.template_needs import unmet_need
 
 MISSED_HEARTBEATS = 3
 """A node that misses so many is unreachable."""
@@ -184,10 +212,18 @@ class Agents:
         if not link.unsent or link.connection is None or not link.stamp_boot_ms or link.arrival is not None:
             return
         unsent, link.unsent = link.unsent, []
-        if not link.job_gates and (gated := [start for template, start in unsent if template.gates]):
-            refusals = [Refusal(start.step, GATE_ELSEWHERE, "its agent is too old to ask for gates") for start in gated]
-            self._inbox().report_nowait(link.name, "refused", partial(self._plane.record_refusals, link.name, refusals))
-            unsent = [(template, start) for template, start in unsent if not template.gates]
+        if not (link.job_gates and link.files):
+            refusals = [
+                Refusal(start.step, GATE_ELSEWHERE, why)
+                for template, start in unsent
+                if (why := link.no_gates(template))
+            ]
+            if refusals:
+                work = partial(self._plane.record_refusals, link.name, refusals)
+                self._inbox().report_nowait(link.name, "refused", work)
+            unsent = [(template, start) for template, start in unsent if not link.no_gates(template)]
+        if link.lacks:
+            unsent = self._refuse_newer(link, unsent)
         templates = {start.template: template for template, start in unsent}
         values: Values = {}
         if any(template.secrets for template in templates.values()):
@@ -202,6 +238,23 @@ class Agents:
             for sent in secret_frames(frame, values) if values else ():
                 self._send(link, sent)
             self._send(link, frame)
+
+    def _refuse_newer(self, link: Link, unsent: Sequence[Unsent]) -> list[Unsent]:
+        """Refuse the starts of which an older keeper would drop a part; returns the others."""
+        known = frozenset(STEP_FEATURES) - link.lacks
+        needs = {start.template: unmet_need(template, known) for template, start in unsent}
+        refusals = [
+            Refusal(
+                start.step,
+                NODE_TOO_OLD,
+                f"it does not know {what}; upgrade HAL there, then: hal update {start.step.job} --exclude none",
+            )
+            for _, start in unsent
+            if (what := needs[start.template])
+        ]
+        if refusals:
+            self._inbox().report_nowait(link.name, "refused", partial(self._plane.record_refusals, link.name, refusals))
+        return [one for one in unsent if not needs[one[1].template]]
 
     def _send(self, link: Link, frame: ControllerAgentFrame) -> bool:
         if link.connection is None:
@@ -254,13 +307,12 @@ class Agents:
 
     # ── one connection ────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def serve(self, connection: Connection) -> None:
-        """Serve an accepted connection, from hello to its end."""
-        hello = await connection.receive(timeout_ms=HELLO_TIMEOUT_MS)
+    async def serve(self, connection: Connection, hello: Frame | None) -> None:
+        """Serve an accepted connection, from hello, its first frame, to its end."""
         if hello is None:
             self._no_hello(connection)
             return
-        if isinstance(hello, ReadAuthority | Join | Renew):
+        if isinstance(hello, ReadAuthority | Join | Renew | CheckCertificates):
             await self._node_admission.serve_stranger(connection, hello)
             return
         if not isinstance(hello, Hello) or hello.role is not Role.AGENT:
@@ -276,6 +328,12 @@ class Agents:
         link.elsewhere = hello.boot_id != self._runtime.boot_id
         link.job_gates = JOB_GATES in features
         link.secrets = SECRETS in features
+        link.files = FILES in features
+        link.outputs = OUTPUTS in features
+        link.opens_streams = STREAMS in features
+        link.lacks = frozenset(STEP_FEATURES) - set(features)
+        link.opens_ranks = RANKS in features
+        link.meets = RELAYS in features
         link.log.info("a node dialled", boot_id=hello.boot_id, held=len(hello.held))
         await connection.send(
             Welcome(
@@ -291,6 +349,7 @@ class Agents:
         )
         labels = {one_line(key, MAX_KEY): one_line(text, MAX_LABEL) for key, text in hello.labels.items() if key}
         labels[NODE_LABEL] = hello.name  # whatever it says: jobs exclude nodes by it
+        labels[CORES_LABEL] = format_amount("cpu", hello.capacity.get("cpu", 0))  # jobs for whole nodes choose by it
         facts = bound_facts(hello.facts)
         address, remark = self._node_admission.address_of(connection, hello.name, facts)
         notes = (*hello.notes[: MAX_NOTES - 1], remark) if remark else hello.notes
@@ -348,6 +407,9 @@ class Agents:
                 await self._inbox().report(link.name, "it is heard", partial(self._plane.record_return, link.name))
             if isinstance(frame, Goodbye):
                 link.log.info("a node says goodbye", code=frame.code, reason=frame.reason)
+                if frame.code == STOPPED:
+                    reason = f"stopped in good order, {one_line(frame.reason, MAX_NOTE)}"
+                    self._report_silence(link, reason, stopped=True)
                 return
             await self._handle_frame(link, frame)
 
@@ -368,8 +430,10 @@ class Agents:
                 link.log.warning("a node refused starts", steps=len(frame.steps), first=str(frame.steps[:1]))
                 weight = _weight(len(frame.steps), (one.message for one in frame.steps))
                 await inbox.report(node, "refused", partial(plane.record_refusals, node, frame.steps), weight=weight)
-            case LogChunk():
+            case LogChunk() | OutputParts():
                 link.logs.answered(frame)
+            case StreamOpened():
+                link.streams.answered(frame)
             case Done():
                 if frame.failed:
                     step, reason = frame.failed[0]
@@ -381,10 +445,14 @@ class Agents:
             case Gates():
                 weight = _weight(len(frame.gates), (one.reason for one in frame.gates))
                 await inbox.report(node, "gates", partial(plane.record_gates, node, frame.gates), weight=weight)
+            case Readiness():
+                weight = _weight(len(frame.steps), (one.reason for one in frame.steps))
+                work = partial(plane.record_readiness, node, frame.steps)
+                await inbox.report(node, "readiness", work, weight=weight)
             case Forgotten():
                 self.forgetting.answered(node, frame)
             case Samples():
-                pass
+                link.cpus = {sample.step: sample.cpus for sample in frame.samples if sample.cpus}
             case Renew():
                 await self._renew(link, frame)
             case _:
@@ -400,6 +468,11 @@ class Agents:
         except StoreError as error:
             # It asks again, and its present certificate has a third of its time left.
             link.log.warning("a certificate could not be renewed", reason=str(error))
+
+    def cpus_of(self, node: str, job: int, task: int, attempt: int, rank: int) -> str:
+        """The CPUs on which a step is bound, as its node last said: ranges; '' if all, or not known."""
+        link = self._links.get(node)
+        return "" if link is None else link.cpus.get(StepId(job, task, attempt, rank), "")
 
     def dismiss(self, node: str, code: str, reason: str) -> None:
         """Close the node's connection, with the reason."""
@@ -521,7 +594,9 @@ class Agents:
             return
         link.connection, link.stamp_boot_ms = None, 0
         self.forgetting.detach(link.name)
-        link.logs.end(UnreachableError(f"the connection to node '{link.name}' was lost"))
+        lost = UnreachableError(f"the connection to node '{link.name}' was lost")
+        link.logs.end(lost)
+        link.streams.end(lost)
         link.log.info("a node's connection ended", reason=connection.close_reason)
         if link.name not in self._plane.nodes and not link.unsent and not link.lies:
             del self._links[link.name]
@@ -537,15 +612,15 @@ class Agents:
         if not link.silent:
             self._report_silence(link, f"no heartbeat for {format_duration(self._silence_ms)}")
 
-    def _report_silence(self, link: Link, reason: str) -> None:
+    def _report_silence(self, link: Link, reason: str, *, stopped: bool = False) -> None:
         link.silent = True
-        work = partial(self._silent, link, reason, link.take_refusals())
+        work = partial(self._silent, link, reason, link.take_refusals(), stopped)
         self._inbox().report_nowait(link.name, "its silence", work)
 
-    def _silent(self, link: Link, reason: str, refusals: list[Refusal], now_ms: int) -> None:
+    def _silent(self, link: Link, reason: str, refusals: list[Refusal], stopped: bool, now_ms: int) -> None:
         """Nothing new starts there; what it runs is left alone."""
         if link.silent:
-            self._plane.record_silence(link.name, reason, now_ms, link.last_heard_ms)
+            self._plane.record_silence(link.name, reason, now_ms, link.last_heard_ms, stopped=stopped)
             self._plane.record_refusals(link.name, refusals, now_ms)
 
     # ── outputs ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -559,15 +634,88 @@ class Agents:
             OverloadedError: too many reads are under way there.
             ConflictError: what is in the place of the output is none, as the node says.
         """
-        link = self._links.get(node)
-        if link is None or link.connection is None:
-            raise UnreachableError(
-                f"the output of {step} is on node '{node}', which is not connected",
-                hint="it can be read when the node has returned; `hal nodes` shows its state",
-            )
+        link = self._connected(node, f"the output of {step} is")
         offset = max(-MAX_COUNT, min(offset, MAX_COUNT))
         asked = ReadLog(request=self._numbers.next(), step=step, stream=stream, offset=offset, limit=limit)
         return await link.logs.read(asked, partial(self._send, link))
+
+    async def read_outputs(
+        self, node: str, steps: Sequence[StepId], stream: Stream, offset: int, limit: int
+    ) -> Sequence[OutputPart]:
+        """The first `limit` bytes from `offset` on of the outputs of several steps of one node, at most `MAX_READS`: of
+        the first of them, at least of one; each may have an error. One frame, where the node knows it.
+
+        Raises:
+            UnreachableError, TimedOutError, OverloadedError: as `read_log`.
+        """
+        link = self._connected(node, "outputs are")
+        offset = max(-MAX_COUNT, min(offset, MAX_COUNT))
+        if link.outputs:
+            asked = ReadOutputs(
+                request=self._numbers.next(), steps=tuple(steps), stream=stream, offset=offset, limit=limit
+            )
+            return await link.logs.read_many(asked, partial(self._send, link))
+        try:
+            one = await self.read_log(node, steps[0], stream, offset, limit)
+        except ConflictError as error:
+            return (OutputPart(0, b"", 0, error.message),)
+        return (OutputPart(one.offset, one.data, one.size, "", one.deleted_ms, one.deleted_by),)
+
+    def _connected(self, node: str, what: str) -> Link:
+        """
+        Raises:
+            UnreachableError: the node is not heard.
+        """
+        link = self._links.get(node)
+        if link is None or link.connection is None:
+            raise UnreachableError(
+                f"{what} on node '{node}', which is not connected",
+                hint="it can be read when the node has returned; `hal nodes` shows its state",
+            )
+        return link
+
+    # ── streams ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def is_local(self, node: str, *, here: bool) -> bool:
+        """Whether a node and who asks for a stream are both on this host, and meet at a Unix socket.
+
+        Args:
+            here: who asks is.
+        """
+        link = self._links.get(node)
+        if link is None or link.connection is None:
+            return False
+        return here and link.connection.certified is None and not link.elsewhere
+
+    async def open_stream(self, node: str, asked: OpenStream, *, here: bool) -> StreamOpened:
+        """Let a node open a stream to one of its steps.
+
+        Args:
+            asked: without the number of a request.
+            here: whoever asked is on this host. A node that has joined is reached over the network in any case.
+        Raises:
+            UnreachableError: the node is not heard, or cannot be reached from there.
+            ConflictError: it does not know how.
+            HALError: as `StreamRequests.open`.
+        """
+        link = self._links.get(node)
+        if link is None or link.connection is None:
+            raise UnreachableError(f"{asked.step} is on node '{node}', which is not connected", hint="hal nodes")
+        if not link.opens_streams:
+            raise ConflictError(f"the agent of node '{node}' is too old for streams", hint="upgrade it")
+        if asked.ranks and not link.opens_ranks:
+            raise ConflictError(f"the agent of node '{node}' is too old for hal launch", hint="upgrade it")
+        joined = link.connection.certified is not None
+        if asked.relay and not link.meets:
+            raise ConflictError(f"the agent of node '{node}' is too old for a relay", hint="upgrade it")
+        by_network = not self.is_local(node, here=here)
+        if by_network and not joined and (link.elsewhere or not link.meets):
+            raise UnreachableError(
+                f"node '{node}' is reached from the controller's machine only, as it has no certificate",
+                hint="run the command there",
+            )
+        asked = replace(asked, request=self._numbers.next(), listen=by_network and not asked.relay)
+        return await link.streams.open(asked, partial(self._send, link))
 
 
 def _weight(items: int, texts: Iterable[str]) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from functools import partial
+from itertools import islice
 from typing import Final
 
 from hal.core.model import HALError, TimedOutError, UnreachableError
@@ -18,7 +19,7 @@ from hal.daemons.controller.cycle.flusher import Flusher
 from hal.daemons.controller.cycle.inbox import Inbox
 from hal.daemons.controller.nodes.request_numbers import RequestNumbers
 from hal.planes.tasks import TaskPlane
-from hal.runtime.interface import Runtime
+from hal.runtime.interface import Runtime, Timer
 from hal.store import DropForgets, ForgetRow
 from hal.wire.frames.agent_keeper import Forget, ForgetPiece, Forgotten
 
@@ -27,6 +28,9 @@ MAX_FORGETS_A_NODE: Final = 100_000
 PIECES_A_FRAME: Final = 500
 ANSWER_MS: Final = 600_000
 """How long a node may take to delete what one frame names: an array may have left a million files."""
+BEGUN_AT_ONCE: Final = 20
+"""Nodes with which it begins before others have their turn: a gang may leave something to delete on ten thousand."""
+BEGUN_PAUSE_MS: Final = 2
 RETRY_MS: Final = 30_000
 """After what did not work, until it is tried again."""
 
@@ -59,6 +63,10 @@ class Forgetting:
         """Rows by node, about: what was staged and not committed may be counted."""
         self._more: set[str] = set()
         """Nodes under way for which there may be more since their rows were read."""
+        self._ready: dict[str, None] = {}
+        """Nodes with which it will begin, in that order."""
+        self._timer: Timer | None = None
+        """Until it begins with more of them."""
         self._there: set[str] = set()
         """Nodes that can be sent a `Forget` now."""
         self._under_way: dict[str, asyncio.Task[None]] = {}
@@ -83,11 +91,13 @@ class Forgetting:
         """The node is there and knows `Forget`."""
         self.detach(node)
         self._there.add(node)
-        self.wake([node])
+        if self._kept.get(node):
+            self.wake([node])
 
     def detach(self, node: str) -> None:
         """The node is away."""
         self._there.discard(node)
+        self._ready.pop(node, None)
         self._answers.pop(node, None)
         task = self._under_way.pop(node, None)
         if task is not None:
@@ -99,12 +109,24 @@ class Forgetting:
         self._kept.pop(node, None)
 
     def wake(self, nodes: Iterable[str]) -> None:
-        """There may be something to delete there."""
+        """Rows of these nodes were committed."""
         for node in nodes:
+            if node not in self._plane.nodes:
+                continue
+            # When they were staged they were counted; a look at what was committed may have found nothing since.
+            self._kept[node] = max(self._kept.get(node, 0), 1)
             if node in self._under_way:
                 self._more.add(node)
-            elif node in self._there and self._kept.get(node):
-                self._under_way[node] = self._runtime.spawn_task(self._work(node), "forget")
+            elif node in self._there:
+                self._ready[node] = None
+        if self._timer is None:
+            self._begin_some()
+
+    def _begin_some(self) -> None:
+        for node in list(islice(self._ready, BEGUN_AT_ONCE)):
+            del self._ready[node]
+            self._under_way[node] = self._runtime.spawn_task(self._work(node), "forget")
+        self._timer = self._runtime.call_later(BEGUN_PAUSE_MS, self._begin_some) if self._ready else None
 
     def answered(self, node: str, frame: Forgotten) -> None:
         """The node is done with a request; the answer to an older one says nothing."""
@@ -116,6 +138,8 @@ class Forgetting:
         """Send nothing more."""
         for node in list(self._there):
             self.detach(node)
+        if self._timer is not None:
+            self._timer.cancel()
 
     async def _work(self, node: str) -> None:
         """Until nothing is left, or the node is away (`detach`)."""

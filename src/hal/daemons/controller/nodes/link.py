@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from hal.core.model import StepId
+from hal.core.model.bundle import FILES_GATE
 from hal.daemons.controller.nodes.budget import FRAMES, FRAMES_PER_S, HELLOS, HELLOS_PER_S
 from hal.daemons.controller.nodes.log_reads import LogReads
+from hal.daemons.controller.nodes.stream_requests import StreamRequests
 from hal.planes.tasks import Arrival
 from hal.runtime.interface import Connection, Runtime, Timer
 from hal.runtime.line_budget import Bucket, BudgetedLog
@@ -37,16 +40,39 @@ class Link:
         """The node's hello on this connection, until the group that records it is delivered. No start leaves before: of
         groups that were staged earlier and are delivered later, it may start what the arrival made lost."""
         self.logs = LogReads(name)
+        self.streams = StreamRequests(name)
+        self.cpus: dict[StepId, str] = {}
+        """By step: the CPUs on which it is bound, of those in the last frame of samples."""
         self.silence: Timer | None = None
         """Runs while there is no connection and that is not held against the node yet."""
         self.silent = False
         """Its silence was reported."""
         self.job_gates = False
         """Its agent asks the services of gates."""
+        self.files = False
+        """Its agent has a file service."""
         self.secrets = False
         """Its agent puts secrets where steps find them."""
+        self.outputs = False
+        """Its keeper answers one frame that asks for the outputs of many steps."""
+        self.opens_streams = False
+        """Its agent and keeper let clients reach steps."""
+        self.lacks: frozenset[str] = frozenset()
+        """What templates may ask for that its keeper is too old to know: of `STEP_FEATURES`."""
+        self.opens_ranks = False
+        """Its agent begins the ranks of a launch."""
+        self.meets = False
+        """Its agent meets clients at a relay, and has a certificate for streams in any case."""
         self.elsewhere = False
         """Another kernel's boot than this process's: a loss of power here does not end its steps."""
+
+    def no_gates(self, template: StepTemplate) -> str:
+        """Why its agent cannot let steps of that template through their gates; '' if it can."""
+        if template.gates and not self.job_gates:
+            return "its agent is too old to ask for gates"
+        if not self.files and any(gate.name == FILES_GATE for gate in template.gates):
+            return "its agent is too old to ship files"
+        return ""
 
     def take_refusals(self) -> list[Refusal]:
         """What never left this process certainly does not run: it may go elsewhere."""

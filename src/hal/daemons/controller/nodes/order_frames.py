@@ -49,25 +49,27 @@ class StartLease(NamedTuple):
 
 
 def start_frames(templates: dict[int, StepTemplate], starts: Sequence[StepStart], lease: StartLease) -> Iterator[Start]:
-    """Frames that start these steps; `template` of each names its job."""
+    """Frames that start these steps; `template` of each is a key of `templates`."""
     places: dict[int, int] = {}
     used: list[StepTemplate] = []
     steps: list[StepStart] = []
     size = 0
     for start in starts:
-        job = start.template
-        more = STEP_BYTES + sum(len(name) + NAME_BYTES for name in (*start.nodes, *start.addresses))
-        if job not in places:
-            more += template_bytes(templates[job])
+        key = start.template
+        more = (
+            STEP_BYTES + 4 * len(start.item) + sum(len(name) + NAME_BYTES for name in (*start.nodes, *start.addresses))
+        )
+        if key not in places:
+            more += template_bytes(templates[key])
         if steps and (size + more > START_BYTES or len(steps) >= STEPS_A_FRAME):
             yield Start(**lease._asdict(), templates=tuple(used), steps=tuple(steps))
             places, used, steps, size = {}, [], [], 0
-            more += template_bytes(templates[job])
-        if job not in places:
-            places[job] = len(used)
-            used.append(templates[job])
+            more += template_bytes(templates[key])
+        if key not in places:
+            places[key] = len(used)
+            used.append(templates[key])
         size += more
-        steps.append(replace(start, template=places[job]))
+        steps.append(replace(start, template=places[key]))
     if steps:
         yield Start(**lease._asdict(), templates=tuple(used), steps=tuple(steps))
 
@@ -84,7 +86,8 @@ def other_frames(orders: Orders, epoch: int) -> Iterator[AgentKeeperFrame]:
     for how, steps in orders.evictions.items():
         for part in _parts(steps):
             if how.signal:
-                yield Checkpoint(epoch=epoch, steps=part, name=how.signal, grace_ms=how.grace_ms)
+                grace_ms, last_ms = how.grace_ms, how.last_grace_ms
+                yield Checkpoint(epoch=epoch, steps=part, name=how.signal, grace_ms=grace_ms, last_grace_ms=last_ms)
             else:
                 yield Stop(epoch=epoch, steps=part, reason=StopReason.PREEMPTED, grace_ms=how.grace_ms)
     for part in _parts(orders.suspends):

@@ -18,6 +18,8 @@ from hal.core.engine.classes import ClassSpec
 from hal.core.engine.events import INF
 from hal.core.engine.why.wants import ClassWants, Reserved, Wants
 from hal.core.model import OverloadedError
+from hal.core.model.devices import COUNTED_BESIDE, GPU
+from hal.core.model.facts import GPUS_LABEL
 from hal.daemons.controller.service.parts import Parts
 
 T = TypeVar("T")
@@ -49,6 +51,8 @@ class WantView(Struct, frozen=True, gc=False):
     nodes: int
     """Distinct nodes that each start takes."""
     constraints: list[ConstraintView]
+    within: str
+    """The level of the topology of which one domain has them; empty: anywhere."""
     booking: str
     licences: dict[str, int]
     jobs: int
@@ -252,14 +256,16 @@ class Ask:
 def _fixed(spec: ClassSpec) -> dict[str, object]:
     """The fields of a `WantView` that follow from the class."""
     constraints = [ConstraintView(rule.key, rule.match.value, rule.values) for rule in spec.constraints]
-    values = (spec.request, spec.nodes, constraints, spec.booking, spec.licences)
+    request = {name: amount for name, amount in spec.request.items() if name not in COUNTED_BESIDE}
+    constraints = [one for one in constraints if one.label != GPUS_LABEL]
+    values = (request, spec.nodes, constraints, spec.within, spec.booking, spec.licences)
     return dict(zip(WantView.__struct_fields__[:_FIXED], values, strict=True))
 
 
 def _waiting(one: ClassWants) -> Struct:
     return _Waiting(
         one.jobs, one.tasks, one.queues, one.more_queues, one.users, one.more_users, str(one.head), one.head_since_ms,
-        one.short, one.resource, one.short_by, one.fits_now, one.fits_ever,
+        one.short, GPU if one.resource in COUNTED_BESIDE else one.resource, one.short_by, one.fits_now, one.fits_ever,
     )  # fmt: skip
 
 

@@ -12,15 +12,22 @@ from hal.daemons.controller.service.advice.advice import Advice
 from hal.daemons.controller.service.ask import Ask
 from hal.daemons.controller.service.attempts import Attempts
 from hal.daemons.controller.service.feed import Feed
+from hal.daemons.controller.service.files import Files
 from hal.daemons.controller.service.jobs.jobs import Jobs
 from hal.daemons.controller.service.nodes.nodes import Nodes
 from hal.daemons.controller.service.nodes.offers import Offers
+from hal.daemons.controller.service.nodes.topology import TopologyUse
+from hal.daemons.controller.service.notices.notices import Notices
 from hal.daemons.controller.service.outputs import Outputs
 from hal.daemons.controller.service.parts import Parts
+from hal.daemons.controller.service.periodic.periodic import PeriodicJobs
 from hal.daemons.controller.service.policy.delegated import Delegated
 from hal.daemons.controller.service.policy.policies import Policies
 from hal.daemons.controller.service.readers import Readers
+from hal.daemons.controller.service.services import Services
 from hal.daemons.controller.service.status import Status
+from hal.daemons.controller.service.streams import Streams
+from hal.daemons.controller.service.task_outputs import TaskOutputs
 
 
 class ControllerApi:
@@ -30,8 +37,12 @@ class ControllerApi:
         self.runtime = parts.runtime
         self.access = parts.access
         self.secrets = Secrets(parts)
-        self.jobs = Jobs(parts, self.secrets)
+        self.files = Files(parts)
+        self.jobs = Jobs(parts, self.secrets, self.files)
+        self.periodic = PeriodicJobs(parts, self.jobs, self.secrets)
+        self.notices = Notices(parts)
         self.nodes = Nodes(parts)
+        self.topology = TopologyUse(parts)
         self.offers = Offers(parts)
         self.policy = Policies(parts)
         self.delegations = Delegations(lambda: parts.plane.policy)
@@ -42,8 +53,11 @@ class ControllerApi:
         self.join_tokens = JoinTokens(parts)
         self.audit_heads = AuditHeads(parts)
         self.outputs = Outputs(parts)
+        self.streams = Streams(parts)
+        self.services = Services(parts)
+        self.task_outputs = TaskOutputs(parts, self.outputs)
         self.feed = Feed(parts.committer, parts.watchers)
         self.attempts = Attempts(parts)
         self.ask = Ask(parts)
         self.readers = Readers(parts)
-        self.status = Status(parts)
+        self.status = Status(parts, self.notices)

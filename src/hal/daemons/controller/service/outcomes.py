@@ -5,9 +5,15 @@ Pure.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Final
+
 from msgspec import Struct
 
 from hal.core.model import HALError
+
+MAX_REFUSED: Final = 5
+"""Things that the audit log names as refused."""
 
 
 class OutcomeView(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -16,6 +22,8 @@ class OutcomeView(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fals
     id: str
     ok: bool
     state: str = ""
+    tasks: int = 0
+    """How many tasks it changed; in a dry run, how many it would."""
     code: str = ""
     detail: str = ""
     hint: str = ""
@@ -30,3 +38,10 @@ class Outcomes(Struct, frozen=True, kw_only=True):
     """The outcome for each named job or task."""
 
     results: list[OutcomeView]
+
+
+def refusals_of(results: Iterable[OutcomeView]) -> list[str]:
+    """What of a request that was carried out was refused, for the audit log: the whole of it succeeded."""
+    refused = [one for one in results if not one.ok]
+    named = [f"refused {one.id}: {one.code}" for one in refused[:MAX_REFUSED]]
+    return named + [f"refused {len(refused) - MAX_REFUSED} more"] * (len(refused) > MAX_REFUSED)

@@ -149,13 +149,8 @@ class Outputs:
     async def _read(self, location: _Location, stream: Stream, offset: int, limit: int) -> LogChunk:
         chunk = await self._parts.agents.read_log(location.node, location.step, stream, offset, limit)
         if not chunk.size and location.began_ms <= chunk.deleted_ms:
-            # A node may say anything.
-            when = instant_text(min(chunk.deleted_ms, self._parts.runtime.now_ms()))
-            rule = one_line(chunk.deleted_by, MAX_NOTE)
-            raise NotFoundError(
-                f"the output of {location.step} was deleted at {when}: node '{location.node}' keeps no more ({rule})",
-                hint="[node] in that machine's hal.toml says how much a node keeps",
-            )
+            now_ms = self._parts.runtime.now_ms()
+            raise deleted_by_node(location.step, location.node, chunk.deleted_ms, chunk.deleted_by, now_ms)
         return chunk
 
     async def _is_over(self, wanted: LogRequest) -> bool:
@@ -175,7 +170,7 @@ class Outputs:
         live = self._parts.plane.job(wanted.job)
         active = live.active.get(wanted.task) if live is not None else None
         if live is not None and active is not None and wanted.attempt in (None, active.attempt):
-            job = _Job(live.spec, live.user, live.name)
+            job = JobNames(live.spec, live.user, live.name)
             return _location(wanted, job, active.attempt, active.nodes)
         found = await self._parts.committer.read(lambda store: _found(store, wanted))
         row, attempt, removed = found.job, found.attempt, found.removed
@@ -185,7 +180,7 @@ class Outputs:
             raise no_task(row, wanted.task)
         location: _Location | None = None
         if attempt is not None:
-            location = _location(wanted, _Job(row.spec, row.user, row.name), attempt.attempt, attempt.nodes)
+            location = _location(wanted, JobNames(row.spec, row.user, row.name), attempt.attempt, attempt.nodes)
             if attempt.ended_ms is not None:
                 location = replace(location, began_ms=attempt.allocated_ms)
         if location is not None and location.path:
@@ -193,7 +188,9 @@ class Outputs:
         # The job may have run again since: attempts that began before have no output any more.
         before = removed is not None and attempt is not None and attempt.allocated_ms <= removed.at_ms
         if row.removed or before:
-            raise _gone(row, removed)
+            raise outputs_gone(row, removed)
+        if row.removed_tasks and not found.task:
+            raise no_task(row, wanted.task)
         if found.dropped:
             raise NotFoundError(
                 f"attempt {wanted.attempt} of task {row.id}.{wanted.task} is not kept any more, nor is its output",
@@ -204,7 +201,16 @@ class Outputs:
         return location
 
 
-def _gone(row: JobRow, removed: Removal | None) -> NotFoundError:
+def deleted_by_node(step: StepId, node: str, at_ms: int, rule: str, now_ms: int) -> NotFoundError:
+    """The error for an output that its node has deleted because of its own bounds. A node may say anything."""
+    return NotFoundError(
+        f"the output of {step} was deleted at {instant_text(min(at_ms, now_ms))}: node '{node}' keeps no more "
+        f"({one_line(rule, MAX_NOTE)})",
+        hint="[node] in that machine's hal.toml says how much a node keeps",
+    )
+
+
+def outputs_gone(row: JobRow, removed: Removal | None) -> NotFoundError:
     """Of what an older HAL has removed it is not known when."""
     what = f"the {'attempts and ' if row.removed >= Removed.ATTEMPTS_GOING else ''}outputs of job {row.id}"
     when = "" if removed is None else f" at {instant_text(removed.at_ms)}"
@@ -223,6 +229,8 @@ class _Found(NamedTuple):
     dropped: bool
     """There was such an attempt, and there have been so many since that it is not kept."""
     removed: Removal | None
+    task: bool = True
+    """There is such a task."""
 
 
 def _found(store: Store, wanted: LogRequest) -> _Found:
@@ -231,7 +239,7 @@ def _found(store: Store, wanted: LogRequest) -> _Found:
     task = None if row is None else store.task(wanted.job, wanted.task)
     number = wanted.attempt if wanted.attempt is not None else (task.attempt if task is not None else 0)
     if task is None or number < 1:
-        return _Found(row, None, False, removed)
+        return _Found(row, None, False, removed, task is not None)
     # The first from this number on; one of a waiting task may not have begun.
     first = next(iter(store.attempts(wanted.job, task=wanted.task, after=(wanted.task, number - 1), limit=1)), None)
     if first is None or first.attempt == number:
@@ -239,7 +247,7 @@ def _found(store: Store, wanted: LogRequest) -> _Found:
     return _Found(row, None, True, removed)
 
 
-class _Job(NamedTuple):
+class JobNames(NamedTuple):
     """What the paths of a job's outputs depend on."""
 
     spec: JobSpec
@@ -247,7 +255,7 @@ class _Job(NamedTuple):
     name: str
 
 
-def _location(wanted: LogRequest, job: _Job, attempt: int, nodes: tuple[str, ...]) -> _Location:
+def _location(wanted: LogRequest, job: JobNames, attempt: int, nodes: tuple[str, ...]) -> _Location:
     if not 0 <= wanted.rank < len(nodes):
         raise NotFoundError(
             f"attempt {wanted.job}.{wanted.task}.{attempt} has no rank {wanted.rank}",
@@ -255,16 +263,16 @@ def _location(wanted: LogRequest, job: _Job, attempt: int, nodes: tuple[str, ...
         )
     node = nodes[wanted.rank]
     step = StepId(wanted.job, wanted.task, attempt, wanted.rank)
-    return _Location(node, step, _named_path(wanted, job, step, node))
+    return _Location(node, step, named_path(wanted.stream, job, step, node))
 
 
-def _named_path(wanted: LogRequest, job: _Job, step: StepId, node: str) -> str:
+def named_path(stream: Stream, job: JobNames, step: StepId, node: str) -> str:
     """The file of that output that the job has named, as the step's node resolves it; '' if it has named none."""
     spec = job.spec
-    pattern = spec.stdout if wanted.stream is Stream.STDOUT else spec.error_path
+    pattern = spec.stdout if stream is Stream.STDOUT else spec.error_path
     if not pattern:
         return ""
     index = spec.array.index(step.task) if spec.array is not None else 0
     values = values_of_job(step.job, job.user, job.name or spec.title)
-    path = expand_path(pattern, values | values_of_step(index, step.attempt, step.rank, node))
+    path = expand_path(pattern, values | values_of_step(step.task, index, step.attempt, step.rank, node))
     return posixpath.join(spec.workdir, path)

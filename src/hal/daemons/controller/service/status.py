@@ -6,23 +6,29 @@ from importlib import metadata
 
 from msgspec import Struct
 
-from hal.core.model import NotFoundError
+from hal.core.model import NodeState, NotFoundError, plural
 from hal.daemons.controller.service.controllers import ControllersList, list_controllers
+from hal.daemons.controller.service.notices.notices import Notices
 from hal.daemons.controller.service.parts import Parts
 from hal.runtime.authority import MAX_PEM_FILE_BYTES, authority_file, public_fingerprint
 from hal.runtime.interface import Runtime
 from hal.runtime.regular_files import read_regular
-from hal.runtime.step_users import Serving
+from hal.runtime.step_users import ROOT, Serving
 
-ROOT = "root"
+LENDING = ("", Serving.ALL_AS_OWNER)
+MAX_KEPT_SHOWN = 1_000
+"""Entries kept against hal.toml that are listed."""
+MAX_NAMED = 5
+"""Accounts that a warning names."""
 VERSION = metadata.version("hal-scheduler")
 
 
 class Status:
     """Of the whole."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: Parts, notices: Notices) -> None:
         self._parts = parts
+        self._notices = notices
 
     def health(self) -> Health:
         """The health of the controller."""
@@ -32,8 +38,12 @@ class Status:
         for row in plane.nodes.values():
             nodes[row.state.value] = nodes.get(row.state.value, 0) + 1
         warnings = [f"nothing can be made durable: {loop.trouble}"] if loop.trouble else []
+        warnings += [remark] if (remark := self._parts.remark()) else []
+        warnings += [text] if (text := self._parts.policy_file.warning(plane.policy)) else []
         warnings += self._parts.faults.warnings(self._parts.engine.state.config)
         warnings += self._exposed()
+        if dropped := self._notices.view(errors=False).dropped:
+            warnings.append(f"{plural(dropped, 'notification')} dropped since the start; the controller's log says why")
         warnings += [f"node {row.name}: {note}" for row in plane.nodes.values() for note in row.notes]
         return Health(
             status="degraded" if loop.trouble else "ok",
@@ -48,6 +58,7 @@ class Status:
             wire=self._parts.node_admission.wire,
             rest=self._parts.rest,
             store=self._parts.committer.store.location,
+            policy_kept=self._parts.policy_file.lost(plane.policy)[:MAX_KEPT_SHOWN],
         )
 
     def _exposed(self) -> list[str]:
@@ -64,7 +75,18 @@ class Status:
             return [f"only jobs of {runs_as} run here: of {' and '.join(ways)} they are refused"] if ways else []
         if not ways and access.run_as_owner and runs_as == ROOT:
             ways.append("every user who may submit")
-        return [f"steps run as {runs_as}: {' and '.join(ways)} gets that account"] if ways else []
+        accounts = self._lent_accounts()
+        return (
+            [f"steps run as {', '.join(accounts)}: {' and '.join(ways)} gets that account"] if ways and accounts else []
+        )
+
+    def _lent_accounts(self) -> list[str]:
+        """As whom everybody's steps run on some nodes: nodes may belong to others than their controller. Before there
+        are any, and of nodes that do not say, it is the controller's account."""
+        facts = [row.about.facts for row in self._parts.plane.nodes.values() if row.state is not NodeState.REMOVED]
+        lent = {one.account if one.steps else self._parts.runs_as for one in facts if one.steps in LENDING}
+        found = sorted(lent) if facts else [self._parts.runs_as]
+        return found if len(found) <= MAX_NAMED else [*found[:MAX_NAMED], f"{len(found) - MAX_NAMED} others"]
 
     def authority(self) -> AuthorityView:
         """That of this HAL.
@@ -127,6 +149,8 @@ class Health(Struct, frozen=True, kw_only=True):
     """Where agents of other machines dial, `HOST:PORT`; empty: nowhere."""
     rest: str = ""
     """Where people reach this controller from elsewhere; empty: nowhere."""
+    policy_kept: tuple[str, ...] = ()
+    """Entries of the policy that a changed hal.toml would remove, and that are kept until somebody accepts that."""
     store: str = ""
     """The database, without its password; the file on SQLite."""
     leader: str = ""

@@ -1,6 +1,7 @@
 """Loading the compiled kernels before the controller is ready, so that the first job does not wait for them.
 
-Where they were never compiled for these sources all of them are: a minute or two, once, which is said in the log.
+Where they were never compiled for these sources, and do not run as plain Python meanwhile (`kernel_choice`), all of
+them are: a minute or two, once, which is said in the log.
 What the policy does not use today is compiled, too, or a change of it would wait for that one day, with jobs running.
 """
 
@@ -26,18 +27,10 @@ from hal.core.engine.events import (
 )
 from hal.core.engine.plan import START, Plan, StartRows
 from hal.core.engine.scheduler import Scheduler
+from hal.daemons.controller.startup.kernel_choice import compiled
 from hal.runtime.kernel_cache import remove_old_versions
 
 LATER_MS = 60_000
-
-
-def compiled() -> bool:
-    """Whether all kernels of these sources were compiled before."""
-    import numba
-
-    from hal.core.kernels.structures.jit import stamp_of_all
-
-    return bool(getattr(numba.config, "DISABLE_JIT", 0)) or stamp_of_all().exists()
 
 
 def compile_kernels(tell: Callable[[str], None]) -> None:

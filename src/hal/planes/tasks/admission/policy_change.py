@@ -12,6 +12,7 @@ from hal.core.model.policy import Policy
 from hal.core.model.policy_change import Difference, differences
 from hal.planes.tasks.submitter import Submitter
 from hal.planes.tasks.table.table import JobTable
+from hal.runtime.time_zones import zone_offsets
 from hal.store.operations import AppendPolicy, PolicyRow
 
 MAX_TOLD = 100
@@ -25,11 +26,14 @@ def change_policy(
 
     Args:
         by: who asked for it; None: taken in from hal.toml.
+    Raises:
+        SpecError: hours are in a time zone that there is not; nothing was changed.
     """
     before = table.policy
     different = differences(before, policy)
     if before.version and not different:
         return []
+    zone_offsets(policy)
     after = replace(policy, version=before.version + 1)
     table.put_policy(after)
     _move(table, before, after)

@@ -13,7 +13,7 @@ Pure. A refusal names the thing, what was asked, what is allowed, and the neares
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -37,12 +37,15 @@ from hal.core.model.policy import Account, Booking, Limit, Policy, Qos, Queue
 from hal.core.model.policy_check import instant_text, near
 from hal.core.model.policy_scope import Owner, is_within, ledger, ledger_text
 from hal.core.model.sandbox import READ_ONLY, check_sandbox, merge_sandboxes
+from hal.planes.tasks.admission.never import NeverStartsError, never_by_policy
 from hal.planes.tasks.admission.site_rules import ruled
 
 MAX_JOBS_IN_SUBMISSION: Final = 100_000
 """Most jobs in one call."""
 MAX_LIVE_JOBS: Final = 2_000_000
 """Most jobs that have not ended; further submissions are refused as overloaded."""
+DEFAULT_CPU_MILLI: Final = 1_000
+"""Of a job that says nothing of cpu, in a queue that says nothing either."""
 LimitsByOwner = dict[Owner, list[Limit]]
 """The limits in whose scope each owner's work is, as far as somebody asked."""
 
@@ -66,6 +69,7 @@ def admitted(
         rules: of the site, asked in this order.
     Raises:
         SpecError: something undeclared, or more than is allowed, or refused by a rule.
+        NeverStartsError: a limit would never let it start, and it does not say `wait_for_change`.
         InternalError: a rule is faulty.
         ConflictError: the queue is closed, or the booking has ended.
     """
@@ -76,6 +80,7 @@ def admitted(
     if rules:
         spec = ruled(replace(spec, user=owner), rules, partial(with_defaults, policy=policy, known=known))
         queue = _queue(spec, policy)
+    spec = _with_default_request(spec, queue)
     _check_account(spec.account, owner, policy)
     if queue.users:
         _allowed("user", owner, queue.users, f"queue '{queue.name}'")
@@ -95,6 +100,10 @@ def admitted(
     booking = _booking(spec, policy, now_ms)
     walltime = check_walltime(spec.walltime, _longest(queue, qos, limits, booking), queue.default_walltime)
     _check_times(spec, walltime, now_ms)
+    if not spec.wait_for_change:
+        never = never_by_policy(spec if walltime == spec.walltime else replace(spec, walltime=walltime), limits, policy)
+        if never is not None:
+            raise NeverStartsError.of(never)
     if_never = spec.on_dependency_failed
     if spec.dependencies and if_never is None:
         if_never = queue.on_dependency_failed
@@ -106,10 +115,28 @@ def admitted(
     return replace(spec, walltime=walltime, on_dependency_failed=if_never, on_node_lost=if_lost, sandbox=sandbox)
 
 
+def check_amounts(spec: JobSpec, policy: Policy, *, now_ms: int) -> None:
+    """What a job that was admitted asks for now, against the sizes, licences, gates, bookings and limits of its queue
+    as it is, closed or not.
+
+    Raises:
+        SpecError, ConflictError: as `admitted`.
+    """
+    limits = limits_of(spec, policy)
+    _check_size(spec, limits, policy)
+    _check_licences(spec, policy)
+    _check_gates(spec, policy)
+    _booking(spec, policy, now_ms)
+    if not spec.wait_for_change:
+        never = never_by_policy(spec, limits, policy)
+        if never is not None:
+            raise NeverStartsError.of(never)
+
+
 def with_defaults(spec: JobSpec, policy: Policy, known: LimitsByOwner | None = None) -> JobSpec:
     """The spec with what its queue gives to a job that says nothing; nothing is judged."""
     queue = policy.queues.get(spec.queue, Queue(name=spec.queue))
-    spec = replace(spec, qos=spec.qos or queue.default_qos)
+    spec = _with_default_request(replace(spec, qos=spec.qos or queue.default_qos), queue)
     if spec.walltime is None:
         longest = longest_walltime(spec, policy, known)
         spec = replace(spec, walltime=check_walltime(None, longest, queue.default_walltime))
@@ -117,6 +144,18 @@ def with_defaults(spec: JobSpec, policy: Policy, known: LimitsByOwner | None = N
         spec = replace(spec, on_dependency_failed=queue.on_dependency_failed)
     if_lost = _if_lost(spec, queue)
     return spec if if_lost is spec.on_node_lost else replace(spec, on_node_lost=if_lost)
+
+
+def _with_default_request(spec: JobSpec, queue: Queue) -> JobSpec:
+    """The spec with what its queue gives of resources that it does not name; of cpu, one core if nobody says more."""
+    given: Mapping[str, int] = queue.default_request or {}
+    asked = dict(spec.request)
+    if spec.request.says_cpu is False:
+        asked["cpu"] = given.get("cpu", DEFAULT_CPU_MILLI)
+    elif spec.request.says_cpu:
+        asked.setdefault("cpu", 0)
+    asked = {**given, **asked}
+    return spec if Resources(asked) == spec.request else replace(spec, request=Resources(asked))
 
 
 def _if_lost(spec: JobSpec, queue: Queue) -> OnNodeLost | None:

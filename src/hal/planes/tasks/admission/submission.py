@@ -12,6 +12,7 @@ from hal.core.engine.events import INF
 from hal.core.lifecycle import TaskCounts
 from hal.core.model import (
     DependencyKind,
+    Duration,
     EventKind,
     HALError,
     JobSpec,
@@ -22,6 +23,9 @@ from hal.core.model import (
 )
 from hal.core.model.policy_scope import Owner
 from hal.core.model.trace_context import trace_id_of
+from hal.core.model.units import limit_ms
+from hal.planes.tasks.admission.levels import check_level
+from hal.planes.tasks.admission.never import NeverStartsError, never_on_nodes
 from hal.planes.tasks.admission.policy_rules import (
     MAX_JOBS_IN_SUBMISSION,
     MAX_LIVE_JOBS,
@@ -29,8 +33,9 @@ from hal.planes.tasks.admission.policy_rules import (
     admitted,
     owner_of,
 )
+from hal.planes.tasks.admission.whole_nodes import with_whole_nodes
 from hal.planes.tasks.dependencies.decisions import decide_job
-from hal.planes.tasks.dependencies.resolution import numbered, refuse_other_length, resolving
+from hal.planes.tasks.dependencies.resolution import UnknownJobs, numbered, refuse_other_length, resolving
 from hal.planes.tasks.engine.view import EngineView
 from hal.planes.tasks.live.job import LiveJob
 from hal.planes.tasks.live.standings import SINGLETON, EndedJob, Mentions
@@ -40,14 +45,7 @@ from hal.planes.tasks.submitter import Submitter
 from hal.planes.tasks.table.pending_limits import Ask
 from hal.planes.tasks.table.propagation import apply_decisions, settle, settling
 from hal.planes.tasks.table.table import JobTable
-
-
-class UnknownJobs(Exception):
-    """The submission depends on jobs that are not live: nobody's error; the caller looks them up and asks again."""
-
-    def __init__(self, jobs: tuple[int, ...]) -> None:
-        super().__init__(f"jobs {jobs} are not live")
-        self.jobs = jobs
+from hal.store import NoticeRow, PutNotices
 
 
 def submitting(
@@ -76,7 +74,7 @@ def submitting(
         table.pending_limits.refuse((yield from _asks(accepted)), table.jobs.get)
     accepted, mentions = yield from resolving(accepted, table.next_id)
     yield from _check_existing(table, accepted, mentions, ended)
-    requests = yield from _requests(table, engine, accepted)
+    requests = yield from _requests(table, engine, accepted, now_ms)
     jobs: list[LiveJob] = []
     pace = Pace()
     for position, spec in enumerate(accepted):
@@ -138,15 +136,21 @@ def _admitted(table: JobTable, specs: Sequence[JobSpec], by: Submitter, now_ms: 
         found = known.get(id(spec))
         if found is None:
             try:
-                found = known[id(spec)] = admitted(
-                    spec, table.policy, user=by.user, now_ms=now_ms, known=limits, rules=table.rules
-                )
+                whole = _with_whole_nodes(table, spec) if spec.exclusive else spec
+                found = admitted(whole, table.policy, user=by.user, now_ms=now_ms, known=limits, rules=table.rules)
+                check_level(found, table.topology)
+                known[id(spec)] = found
             except HALError as error:
                 raise numbered(error, position, len(specs)) from error
         out.append(found)
         if pace.over():
             yield
     return out
+
+
+def _with_whole_nodes(table: JobTable, spec: JobSpec) -> JobSpec:
+    queue = table.policy.queues.get(spec.queue)
+    return with_whole_nodes(spec, queue.nodes if queue is not None else (), table.nodes.values())
 
 
 def _asks(specs: Sequence[JobSpec]) -> Work[list[Ask]]:
@@ -161,23 +165,24 @@ def _asks(specs: Sequence[JobSpec]) -> Work[list[Ask]]:
     return [Ask(owner, count) for owner, count in tasks.items()]
 
 
-def _requests(table: JobTable, engine: EngineView, specs: Sequence[JobSpec]) -> Work[list[ClassSpec]]:
+def _requests(table: JobTable, engine: EngineView, specs: Sequence[JobSpec], now_ms: int) -> Work[list[ClassSpec]]:
     """The class of each job.
 
     Raises:
-        SpecError: no set of nodes could ever give it.
+        NeverStartsError: no set of nodes could ever give it, and it does not say `wait_for_change`.
     """
     out: list[ClassSpec] = []
-    asked: set[int] = set()
+    asked: set[tuple[int, Duration | None]] = set()
+    returning = table.returning_bookings
     pace = Pace()
     for position, spec in enumerate(specs):
         request = table.class_of(spec, spec.queue)
-        if table.nodes and id(request) not in asked:
-            asked.add(id(request))
-            impossible = engine.impossible(request)
-            if impossible:
-                error = SpecError(impossible, hint="ask for less; `hal nodes` lists the nodes")
-                raise numbered(error, position, len(specs))
+        key = (id(request), spec.walltime if returning.kept else None)
+        if table.nodes and not spec.wait_for_change and key not in asked:
+            asked.add(key)
+            never = never_on_nodes(engine, request, spec.walltime, table.policy, returning, now_ms)
+            if never is not None:
+                raise numbered(NeverStartsError.of(never), position, len(specs))
         out.append(request)
         if pace.over():
             yield
@@ -233,7 +238,7 @@ def _job(table: JobTable, spec: JobSpec, request: ClassSpec, by: Submitter, now_
         account=spec.account,
         user=spec.user,
         priority=spec.priority,
-        walltime_ms=None if spec.walltime is None else int(spec.walltime),
+        walltime_ms=limit_ms(spec.walltime),
         submit_ms=now_ms,
         eligible_ms=INF if spec.dependencies else max(now_ms, spec.begin_at_ms),
         trace_id=trace_id_of(spec.traceparent) or by.trace_id,
@@ -267,6 +272,9 @@ def _stage(table: JobTable, jobs: list[LiveJob], by: Submitter) -> Work[None]:
         note(EventKind.JOBS_SUBMITTED, by.cause, trace_id, job.id, tasks=job.spec.tasks)
         if pace.over():
             yield
+    notifying = tuple(NoticeRow(job.id) for job in jobs if job.spec.notify)
+    if notifying:
+        table.draft.other.append(PutNotices(notifying, new=True))
     table.next_id = first + len(jobs)
     note(
         EventKind.JOBS_SUBMITTED,

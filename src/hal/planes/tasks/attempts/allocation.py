@@ -12,15 +12,17 @@ from msgspec.structs import replace
 from hal.core.engine.plan import Rows, StartRows
 from hal.core.lifecycle import TASK, TaskEvent, transition
 from hal.core.model import AttemptState, EventKind, InternalError, StepId, TaskState
+from hal.core.model.devices import GPU, HeldGpus
+from hal.core.model.facts import Facts
 from hal.planes.tasks.attempts.credit import CREDIT_MS, credit_now, first_untried
-from hal.planes.tasks.attempts.step_templates import step_template
+from hal.planes.tasks.attempts.step_templates import holding_template, step_template
 from hal.planes.tasks.live.attempt import Attempt
 from hal.planes.tasks.live.job import LiveJob
 from hal.planes.tasks.live.task_ranges import TaskRange, locate, take
 from hal.planes.tasks.submitter import ENGINE
 from hal.planes.tasks.table.propagation import settle
 from hal.planes.tasks.table.table import JobTable
-from hal.wire.frames.agent_keeper import StepStart
+from hal.wire.frames.agent_keeper import StepDevice, StepStart
 
 
 def allocate(
@@ -47,6 +49,7 @@ def allocate(
     last_job = 0
     job: LiveJob | None = None
     taken: list[int] = []
+    refused = 0
     for job_id, task, number, offset, width, _ in starts.tolist():
         if job is None or job_id != last_job:
             _take_out(job, taken)
@@ -55,7 +58,12 @@ def allocate(
         if task_range is None or task_range.attempt != number:
             raise InternalError(f"the engine started attempt {number} of {job_id}.{task}, which does not wait for it")
         nodes = tuple(names[offset : offset + width])
-        _begin_attempt(table, job, task_range, task, nodes, epoch, now_ms)
+        gpus = _bind_gpus(table, job, nodes) if GPU in job.spec.request else ()
+        if gpus is None:
+            table.draft.feed.refuse(job_id, task, number)
+            refused += 1
+            continue
+        _begin_attempt(table, job, task_range, task, nodes, epoch, now_ms, gpus=gpus)
         taken.append(task)
         slots.setdefault(job_id, []).append(nodes[0])
     _take_out(job, taken)
@@ -63,7 +71,7 @@ def allocate(
         if credit:
             _hand_out_credit(table, table.jobs[job_id], nodes_given, epoch, now_ms)
         settle(table, table.touch(job_id), now_ms, ENGINE)
-    return len(starts)
+    return len(starts) - refused
 
 
 def _begin_attempt(
@@ -76,6 +84,7 @@ def _begin_attempt(
     now_ms: int,
     *,
     credit: bool = False,
+    gpus: tuple[HeldGpus, ...] = (),
 ) -> None:
     """Make a task of the range an attempt; the caller takes it out of the job's ranges."""
     number = task_range.attempt
@@ -84,11 +93,15 @@ def _begin_attempt(
         attempt=number,
         state=AttemptState.ALLOCATED,
         nodes=nodes,
+        gpus=gpus,
         token=f"{table.instance}-{job.id}.{task}.{number}-{epoch:x}{table.term}",
         allocated_ms=now_ms,
         retries=task_range.retries,
         credit=credit,
+        port=_port(table, job, nodes),
     )
+    if attempt.port:
+        table.take_port(job.id, attempt)
     transition(TASK, task_range.state, TaskEvent.ALLOCATE)
     job.counts.move(task_range.state, TaskState.ALLOCATED)
     job.active[task] = attempt
@@ -98,6 +111,33 @@ def _begin_attempt(
         item["credit"] = True
     table.draft.note(EventKind.ATTEMPTS_ALLOCATED, ENGINE, job.trace_id, job.id, item)
     order_start(table, job, attempt)
+
+
+def _bind_gpus(table: JobTable, job: LiveJob, nodes: tuple[str, ...]) -> tuple[HeldGpus, ...] | None:
+    """Choose GPUs for a new attempt on each of its nodes, in rank order, and hold them; () where no node binds any.
+
+    None: an attempt that the same plan starts there has taken what would hold it. That happens only where GPUs are
+    shared: the engine is told what is left of them when it has made a plan, not in the middle of one.
+    """
+    milli = job.spec.request[GPU]
+    gpus: list[HeldGpus] = []
+    for node in nodes:
+        row = table.nodes.get(node)
+        held = () if row is None else table.gpus.bind(row, milli)
+        if held is None and table.gpus.parts:
+            return None
+        gpus.append(held or ())
+    if not any(gpus):
+        return ()
+    table.gpus.take(nodes, gpus)
+    return tuple(gpus)
+
+
+def _port(table: JobTable, job: LiveJob, nodes: tuple[str, ...]) -> int:
+    """Where the ranks of a new attempt meet; 0: it is a single process on a single node."""
+    if len(nodes) == 1 and not job.spec.ranks_per_node:
+        return 0
+    return table.ports.choose(map(table.address_of, nodes))
 
 
 def _hand_out_credit(table: JobTable, job: LiveJob, nodes: list[str], epoch: int, now_ms: int) -> None:
@@ -136,19 +176,21 @@ def order_start(table: JobTable, job: LiveJob, attempt: Attempt, only: Collectio
             would be taken for one that never left.
     """
     array = job.spec.array
-    index, count = (array.index(attempt.task), array.count) if array else (attempt.task, 1)
+    index, count, item = (array.index(attempt.task), array.count, array.item(attempt.task)) if array else (0, 1, "")
     credit_ms = CREDIT_MS if attempt.credit else 0
     addresses = tuple(map(table.address_of, attempt.nodes)) if len(attempt.nodes) > 1 else ()
     for node, step in attempt.steps_left(job.id):
         if only is not None and step not in only:
             continue
         orders = table.draft.order(node)
-        if job.id not in orders.templates:
-            orders.templates[job.id] = step_template(job, table.step_secret, table.reached_at)
+        key = job.id if not (job.spec.first_node and step.rank) else -job.id
+        if key not in orders.templates:
+            template = step_template(job, table.step_secret, table.reached_at)
+            orders.templates[key] = template if key > 0 else holding_template(template)
         orders.starts.append(
             StepStart(
                 step,
-                job.id,
+                key,
                 attempt.token,
                 attempt.nodes,
                 index,
@@ -156,5 +198,28 @@ def order_start(table: JobTable, job: LiveJob, attempt: Attempt, only: Collectio
                 attempt.allocated_ms,
                 credit_ms,
                 addresses,
+                item,
+                (),
+                _devices(table, attempt, node, step.rank) if attempt.gpus else (),
+                attempt.port,
             )
         )
+
+
+def _devices(table: JobTable, attempt: Attempt, node: str, rank: int) -> tuple[StepDevice, ...]:
+    """What a step is told of its GPUs; of one that its node no longer has, what it was called."""
+    row = table.nodes.get(node)
+    facts = Facts() if row is None else row.about.facts
+    known = {gpu.id: gpu for gpu in facts.gpus}
+    near = {numa.id: numa.cpus for numa in facts.numa}
+    told = []
+    for held in attempt.gpus[rank]:
+        gpu = known.get(held.id)
+        if gpu is None:
+            told.append(StepDevice(-1, held.id, held.milli))
+        else:
+            cpus = gpu.cpus or near.get(gpu.numa, "")
+            told.append(
+                StepDevice(gpu.index, gpu.uuid, held.milli, gpu.vendor, gpu.files, max(gpu.memory_bytes, 0), cpus)
+            )
+    return tuple(told)

@@ -24,7 +24,7 @@ def end_with_bookings(table: JobTable, now_ms: int) -> int:
         if over:
             job = table.touch(job_id)
             for attempt in over:
-                stop_attempt(table, job, attempt, BOOKING_OVER)
+                stop_attempt(table, job, attempt, BOOKING_OVER, now_ms)
             settle(table, job, now_ms, CAUSE)
         stopped += len(over)
     return stopped

@@ -1,7 +1,7 @@
 """How an attempt ended that all its steps have left, and what follows for its task: a judgement, applied by the table.
 
-Pure. The result of a gang is that of its worst step. What a node says is kept within what can be: instants between the
-allocation and now, texts of one line and a bounded length.
+Pure. The result of a gang is that of its worst step, unless its command runs on its first node alone. What a node says
+is kept within what can be: instants between the allocation and now, texts of one line and a bounded length.
 """
 
 from __future__ import annotations
@@ -22,7 +22,14 @@ from hal.core.lifecycle import (
     refusal_end,
     walk,
 )
-from hal.core.lifecycle.outcome import GATE_FAILED, NOT_BEGUN_HERE, NOT_FOR_USER, PROLOG_FAILED, SECRETS_ELSEWHERE
+from hal.core.lifecycle.outcome import (
+    GATE_FAILED,
+    NODE_TOO_OLD,
+    NOT_BEGUN_HERE,
+    NOT_FOR_USER,
+    PROLOG_FAILED,
+    SECRETS_ELSEWHERE,
+)
 from hal.core.model import AttemptState, TaskState, one_line
 from hal.planes.tasks.live.attempt import BOOKING_OVER, CANCELLED, EVICTED, PREEMPTING, REQUEUED, SIBLING, Attempt
 from hal.planes.tasks.live.job import LiveJob
@@ -54,7 +61,8 @@ BY_PROLOG: Final = "the prolog of "
 BY_GATE: Final = "a gate of "
 BY_USER: Final = "its user cannot run on "
 BY_SECRETS: Final = "no secrets on "
-NOT_BEGUN_REASONS: Final = (BY_PROLOG, BY_GATE, BY_USER, BY_SECRETS)
+BY_AGE: Final = "an older HAL runs on "
+NOT_BEGUN_REASONS: Final = (BY_PROLOG, BY_GATE, BY_USER, BY_SECRETS, BY_AGE)
 """How the reason of a task begins that a node did not let begin there."""
 KEEPERS_WORD = "preempted"
 """How a keeper's report of an attempt that was preempted begins."""
@@ -100,7 +108,7 @@ def preempted_for(attempt: Attempt) -> str:
 
 def judge_attempt(job: LiveJob, attempt: Attempt, ends: tuple[StepEnd, ...]) -> AttemptOver:
     """How the attempt ended, all of whose steps have, and what follows for its task."""
-    decisive = _decisive(attempt, ends)
+    decisive = _decisive(job, attempt, ends)
     # The attempt ends with its last step, whichever step decides how it ended, and never before it began.
     end = replace(decisive, ended_ms=max(*(one.ended_ms for one in ends), attempt.started_ms or 0))
     state = _ended(attempt.state, _declared(attempt, _intended(attempt, step_outcome(decisive))))
@@ -127,7 +135,8 @@ def judge_attempt(job: LiveJob, attempt: Attempt, ends: tuple[StepEnd, ...]) -> 
 
 def _following(job: LiveJob, attempt: Attempt, state: AttemptState, end: StepEnd, *, preempted: bool) -> Next:
     refusal = end.message.partition(":")[0] if end.cause == REFUSED_CAUSE else ""
-    following = after_attempt(job.spec, attempt.attempt, attempt.retries, state, refusal=refusal)
+    ran_ms = 0 if attempt.started_ms is None else max(end.ended_ms - attempt.started_ms, 0)
+    following = after_attempt(job.spec, attempt.attempt, attempt.retries, state, refusal=refusal, ran_ms=ran_ms)
     if preempted:
         return replace(following, reason=preempted_for(attempt))
     if refusal in NOT_BEGUN_HERE and not following.state.ended:
@@ -138,6 +147,8 @@ def _following(job: LiveJob, attempt: Attempt, state: AttemptState, end: StepEnd
             return replace(following, reason=f"{BY_USER}{node} (attempt {attempt.attempt}): {reason}")
         if refusal == SECRETS_ELSEWHERE:
             return replace(following, reason=f"{BY_SECRETS}{node} for attempt {attempt.attempt}: {reason}")
+        if refusal == NODE_TOO_OLD:
+            return replace(following, reason=f"{BY_AGE}{node} (attempt {attempt.attempt}): {reason}")
         return replace(following, reason=f"{BY_GATE}{node} sent attempt {attempt.attempt} elsewhere: {reason}")
     return following
 
@@ -158,9 +169,12 @@ def _with_preemptor(attempt: Attempt, message: str) -> str:
     return f"{preempted_for(attempt)}; {message}"
 
 
-def _decisive(attempt: Attempt, ends: Sequence[StepEnd]) -> StepEnd:
+def _decisive(job: LiveJob, attempt: Attempt, ends: Sequence[StepEnd]) -> StepEnd:
     """The end that decides: the worst; but if the first rank that ended badly was refused, that refusal. What the
-    others did without it, or when they were stopped for it, says nothing about them."""
+    others did without it, or when they were stopped for it, says nothing about them. Where the first node alone runs
+    the command, its end decides if it was the first: the others were only held for it."""
+    if job.spec.first_node and not ends[0].rank and attempt.stopping in ("", SIBLING):
+        return ends[0]
     worst = min(ends, key=lambda end: _severity(end, attempt))
     first = next((end for end in ends if step_outcome(end) is not AttemptState.SUCCEEDED), worst)
     refused = first.cause == REFUSED_CAUSE and step_outcome(worst) is not AttemptState.LOST
@@ -220,7 +234,7 @@ def _job_reason(job: LiveJob, attempt: Attempt, following: Next, end: StepEnd) -
         return None  # of a job that was cancelled, who did it says more than that its steps were
     reason = following.reason or end.cause
     what = f"task {attempt.task}: " if job.spec.array else ""
-    detail = end.message or (
+    detail = _with_node(attempt, end) or (
         f"signal {end.signal}" if end.signal else f"exit code {end.exit_code}" if end.exit_code else ""
     )
     if attempt.stopping in PREEMPTING:

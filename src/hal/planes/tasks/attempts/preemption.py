@@ -47,7 +47,7 @@ def preempt(table: JobTable, moves: Moves, now_ms: int) -> int:
             _suspend(table, job, attempt, replace(preemption, since_ms=now_ms, times=before.times + 1))
         else:
             why = EVICTED if how is PreemptMode.CANCEL else PREEMPTED
-            stop_attempt(table, job, replace(attempt, preemption=preemption), why)
+            stop_attempt(table, job, replace(attempt, preemption=preemption), why, now_ms)
             table.recall_credit(job)
         item = {"id": f"{job_id}.{task}.{number}", "mode": how.value, "for": str(for_job), "qos": preemption.qos}
         if preemption.lent_by:

@@ -87,7 +87,7 @@ def reconcile(table: JobTable, arrival: Arrival, now_ms: int) -> None:
             record_loss(table, table.touch(job.id), attempt, arrival.name, "the node no longer holds it", now_ms)
             settle(table, job, now_ms, cause)
         elif attempt.stopping:
-            order_stop(table, job, attempt, missing)
+            order_stop(table, job, attempt, now_ms, missing)
         else:
             if missing:
                 order_start(table, job, attempt, missing)

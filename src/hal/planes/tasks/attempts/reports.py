@@ -1,8 +1,8 @@
 """What nodes report of steps: they started, ended, or were refused; and what is lost with a node.
 
 Pure. A report about an attempt that is not active changes nothing (it was repeated) and is acknowledged again. When a
-step of a gang ends badly, the others are stopped. A node speaks only for the steps that were given to it. Functions
-return the jobs that they changed, which must be settled.
+step of a gang ends badly, or the one that alone runs the job's command ends, the others are stopped. A node speaks only
+for the steps that were given to it. Functions return the jobs that they changed, which must be settled.
 """
 
 from __future__ import annotations
@@ -13,8 +13,15 @@ from typing import Final
 from msgspec.structs import replace
 
 from hal.core.lifecycle import ATTEMPT, AttemptEvent, transition, walk
-from hal.core.lifecycle.outcome import GATE_ELSEWHERE, GIVEN_BACK, NOT_FOR_USER, PROLOG_FAILED, SECRETS_ELSEWHERE
-from hal.core.model import AttemptId, AttemptState, EventKind, StepId, one_line
+from hal.core.lifecycle.outcome import (
+    GATE_ELSEWHERE,
+    GIVEN_BACK,
+    NODE_TOO_OLD,
+    NOT_FOR_USER,
+    PROLOG_FAILED,
+    SECRETS_ELSEWHERE,
+)
+from hal.core.model import AttemptId, AttemptState, Dialect, EventKind, StepId, one_line
 from hal.core.model.eviction import EvictMode
 from hal.planes.tasks.attempts import credit
 from hal.planes.tasks.attempts.ends import (
@@ -113,7 +120,7 @@ def record_exits(table: JobTable, node: str, exits: Sequence[StepExit], now_ms: 
             attempt = _record_attempt_start(table, job, attempt, node, report.started_ms, now_ms)
         _end_step(table, job, attempt, end, now_ms, f"node:{node}")
         if successor is not None and attempt.stopping in PREEMPTING and not successor.stopping:
-            _stop_successor(table, job, attempt, successor, f"node:{node}")
+            _stop_successor(table, job, attempt, successor, now_ms, f"node:{node}")
     credit.report_slots(table)
     return changed.values()
 
@@ -149,7 +156,11 @@ def record_refusals(table: JobTable, node: str, refusals: Sequence[Refusal], now
 
 def _may_send_elsewhere(job: LiveJob, code: str) -> bool:
     """Whether the refusal excludes the node: it is about what the job asks for."""
-    return bool((code == GATE_ELSEWHERE and job.spec.gates) or (code == SECRETS_ELSEWHERE and job.spec.secrets))
+    spec = job.spec
+    newer = spec.arguments or spec.stdin or spec.error_path or spec.interactive or spec.dialect is not Dialect.HAL
+    newer = newer or spec.service is not None
+    asked = {GATE_ELSEWHERE: spec.gates or spec.files, SECRETS_ELSEWHERE: spec.secrets, NODE_TOO_OLD: newer}
+    return bool(asked.get(code))
 
 
 def record_loss(table: JobTable, job: LiveJob, attempt: Attempt, node: str, message: str, now_ms: int) -> None:
@@ -188,20 +199,23 @@ def _end_step(table: JobTable, job: LiveJob, attempt: Attempt, end: StepEnd, now
         end_attempt(table, job, attempt, judge_attempt(job, attempt, ends), now_ms, cause)
         return
     attempt = mark_attempt(table, job, attempt, replace(attempt, steps=ends))
-    if step_outcome(end) is not AttemptState.SUCCEEDED and not attempt.stopping:
-        stop_attempt(table, job, attempt, SIBLING)
+    over = step_outcome(end) is not AttemptState.SUCCEEDED or (job.spec.first_node and not end.rank)
+    if over and not attempt.stopping:
+        stop_attempt(table, job, attempt, SIBLING, now_ms)
 
 
-def _stop_successor(table: JobTable, job: LiveJob, attempt: Attempt, successor: Attempt, cause: str) -> None:
+def _stop_successor(
+    table: JobTable, job: LiveJob, attempt: Attempt, successor: Attempt, now_ms: int, cause: str
+) -> None:
     """The attempt's slot was to come free for others, and was passed on before the node heard of that: the node ends
     who has it now. A person who cancelled one task by evicting it did not mean the next: that one waits again."""
     if not attempt.evicted_by_person:
-        stop_attempt(table, job, replace(successor, preemption=attempt.preemption), attempt.stopping)
+        stop_attempt(table, job, replace(successor, preemption=attempt.preemption), attempt.stopping, now_ms)
         return
     evicted = attempt.preemption or Preemption()
     mode = EvictMode.REQUEUE if evicted.mode == EvictMode.CANCEL else EvictMode(evicted.mode)
     own = replace(successor, preemption=replace(evicted, mode=mode.value))
-    note_eviction(table, job, stop_attempt(table, job, own, PREEMPTED), cause, job.trace_id)
+    note_eviction(table, job, stop_attempt(table, job, own, PREEMPTED, now_ms), cause, job.trace_id)
 
 
 def _refuse_foreign_id(table: JobTable, attempt: Attempt, step: StepId, now_ms: int) -> LiveJob:

@@ -6,12 +6,39 @@ Pure.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
-from hal.core.model import JobSpec, OnNodeLost, OpenMode, format_amount
+from msgspec.structs import replace
+
+from hal.core.model import Dialect, JobSpec, OnHangup, OnNodeLost, OpenMode, Service, format_amount, to_json
+from hal.core.model.bundle import FILES_GATE, STAGE_MS
+from hal.core.model.dialects import job_variables
+from hal.core.model.gate import GatePhase, GatePolicy
 from hal.core.model.path_patterns import expand_path, values_of_job
 from hal.core.model.step_token import job_key
 from hal.planes.tasks.live.job import LiveJob
-from hal.wire.frames.agent_keeper import StepTemplate, TemplateGate
+from hal.wire.frames.agent_keeper import StepTemplate, TemplateGate, TemplateProbe, TemplateService
+
+HOLDING: Final = ("/bin/sh", "-c", "trap '' HUP INT QUIT USR1 USR2; while sleep 86400; do :; done")
+"""What runs on the other nodes of a job whose command runs on its first one alone, until that has ended. Signals that a
+job asks for are not for it."""
+
+
+def holding_template(template: StepTemplate) -> StepTemplate:
+    """Return what the steps on those other nodes have in common: everything but the program and its files."""
+    return replace(
+        template,
+        command=HOLDING,
+        script="",
+        stdin="",
+        stdout="",
+        stderr="",
+        append=False,
+        signal="",
+        signal_before_ms=0,
+        interactive="",
+        continues=False,
+    )
 
 
 def step_template(job: LiveJob, secret: str, reached_at: Mapping[str, str]) -> StepTemplate:
@@ -35,14 +62,19 @@ def step_template(job: LiveJob, secret: str, reached_at: Mapping[str, str]) -> S
         env["HAL_CPUS"] = format_amount("cpu", cpu_milli)
     if memory_bytes:
         env["HAL_MEMORY_BYTES"] = str(memory_bytes)
+    if spec.ranks_per_node:
+        env["HAL_RANKS_PER_NODE"] = str(spec.ranks_per_node)
+        env.setdefault("OMP_NUM_THREADS", str(max(1, cpu_milli // 1000 // spec.ranks_per_node)))
     if job.walltime_ms:
         env["HAL_WALLTIME_S"] = str(job.walltime_ms // 1000)
+    if spec.dialect is not Dialect.HAL:
+        env |= job_variables(spec.dialect, job.id, name=env["HAL_JOB_NAME"], queue=job.queue, spec=spec)
     if spec.traceparent:
         env["TRACEPARENT"] = spec.traceparent
     signal = spec.signal
     stdin, stdout, stderr = _streams(spec, job)
     return StepTemplate(
-        command=spec.command,
+        command=spec.command or spec.arguments,
         script=spec.script,
         env=env,
         workdir=spec.workdir,
@@ -52,17 +84,56 @@ def step_template(job: LiveJob, secret: str, reached_at: Mapping[str, str]) -> S
         append=spec.open_mode is OpenMode.APPEND,
         cpu_milli=cpu_milli,
         memory_bytes=memory_bytes,
+        gpu_milli=request.get("gpu", 0),
         walltime_ms=job.walltime_ms or 0,
         signal=signal.name if signal else "",
         signal_before_ms=int(signal.before) if signal else 0,
         sandbox=spec.sandbox,
+        interactive=spec.interactive or "",
+        continues=spec.on_hangup is OnHangup.CONTINUE,
         guard=spec.on_node_lost is OnNodeLost.REQUEUE,
         user=job.user,
         key=job_key(secret, job.id),
+        dialect="" if spec.dialect is Dialect.HAL else spec.dialect.value,
         gates=tuple(
             TemplateGate(gate.name, gate.phase, int(gate.deadline), gate.policy, gate.argument) for gate in spec.gates
-        ),
+        )
+        + _file_gates(spec),
         secrets=spec.secrets,
+        service=None if spec.service is None else _service(spec.service),
+        ranks=spec.nodes > 1 and not spec.first_node,
+    )
+
+
+def _service(service: Service) -> TemplateService:
+    ports, asked = tuple(service.ports.items()), service.readiness
+    if asked is None:
+        return TemplateService(ports)
+    names = list(service.ports)
+    return TemplateService(
+        ports,
+        TemplateProbe(
+            asked.kind,
+            int(asked.interval),
+            int(asked.timeout),
+            asked.successes,
+            asked.failures,
+            asked.http,
+            names.index(asked.port) if asked.port else 0,
+            asked.command,
+        ),
+    )
+
+
+def _file_gates(spec: JobSpec) -> tuple[TemplateGate, ...]:
+    """Where its steps wait for their files, and leave what is collected of them and their directory."""
+    order = spec.files
+    if order is None:
+        return ()
+    argument = to_json(order).decode()
+    return tuple(
+        TemplateGate(FILES_GATE, phase, STAGE_MS, GatePolicy.WAIT, argument)
+        for phase in (GatePhase.PREPARING, GatePhase.FINALISING)
     )
 
 

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from hal.core.engine.tables.qos import LAST_GRACE_MS
 from hal.core.lifecycle import ATTEMPT, AttemptEvent, transition
 from hal.core.model import AttemptId, AttemptState, EventKind, StepId
+from hal.core.model.grace import DEFAULT_GRACE_MS
 from hal.core.model.policy import PreemptMode
 from hal.planes.tasks.live.attempt import BOOKING_OVER, CANCELLED, PREEMPTING, REQUEUED, SIBLING, Attempt
 from hal.planes.tasks.live.job import LiveJob
@@ -32,14 +33,28 @@ STOP_REASONS = {
 """The reason that the keeper gets, by why an attempt is being ended."""
 
 
-def stop_attempt(table: JobTable, job: LiveJob, attempt: Attempt, why: str) -> Attempt:
+def stop_attempt(table: JobTable, job: LiveJob, attempt: Attempt, why: str, now_ms: int) -> Attempt:
     """Begin to end an active attempt; it ends when its steps have."""
     state = attempt.state
     if state is not AttemptState.FINALISING:
         state = transition(ATTEMPT, state, AttemptEvent.FINALISE)
     stopping = mark_attempt(table, job, attempt, replace(attempt, state=state, stopping=why))
-    order_stop(table, job, stopping)
+    order_stop(table, job, stopping, now_ms)
     return stopping
+
+
+def hasten_stop(table: JobTable, job: LiveJob, attempt: Attempt, due_ms: int, now_ms: int) -> None:
+    """Let an attempt that is being ended already end by then, if it may take longer; why it ends stays as it is."""
+    preemption = attempt.preemption or Preemption()
+    if attempt.stopping not in PREEMPTING:
+        # Its nodes were told to end it within the usual grace, and kill it at the earlier of two instants.
+        if due_ms - now_ms < DEFAULT_GRACE_MS:
+            sooner = Eviction(grace_ms=max(due_ms - now_ms, 0))
+            for node, step in attempt.steps_left(job.id):
+                table.draft.order(node).evictions.setdefault(sooner, []).append(step)
+    elif due_ms < preemption.due_ms:
+        hastened = mark_attempt(table, job, attempt, replace(attempt, preemption=replace(preemption, due_ms=due_ms)))
+        order_stop(table, job, hastened, now_ms)
 
 
 def note_eviction(table: JobTable, job: LiveJob, attempt: Attempt, cause: str, trace_id: str) -> None:
@@ -51,8 +66,9 @@ def note_eviction(table: JobTable, job: LiveJob, attempt: Attempt, cause: str, t
     table.draft.note(EventKind.ATTEMPTS_PREEMPTED, cause, trace_id, job.id, item)
 
 
-def order_stop(table: JobTable, job: LiveJob, attempt: Attempt, absent: Collection[StepId] = ()) -> None:
-    """Order its nodes to end what is left of it; repeating it does not shorten a grace time that has begun.
+def order_stop(table: JobTable, job: LiveJob, attempt: Attempt, now_ms: int, absent: Collection[StepId] = ()) -> None:
+    """Order its nodes to end what is left of it. Repeating it changes no deadline: what leaves for other work, or was
+    evicted, has what is left of its time, however late its node hears of that.
 
     Args:
         absent: steps that their node has just said it does not hold: not asked to save anything, since only a plain
@@ -61,7 +77,7 @@ def order_stop(table: JobTable, job: LiveJob, attempt: Attempt, absent: Collecti
     for node, step in attempt.steps_left(job.id):
         orders = table.draft.order(node)
         if attempt.stopping in PREEMPTING:
-            eviction = _eviction(job, attempt)
+            eviction = _eviction(job, attempt, now_ms)
             orders.evictions.setdefault(replace(eviction, signal="") if step in absent else eviction, []).append(step)
         else:
             orders.stops.setdefault(STOP_REASONS[attempt.stopping], []).append(step)
@@ -78,10 +94,12 @@ def order_suspension(table: JobTable, job: LiveJob, attempt: Attempt) -> None:
             listed.append(step)
 
 
-def _eviction(job: LiveJob, attempt: Attempt) -> Eviction:
+def _eviction(job: LiveJob, attempt: Attempt, now_ms: int) -> Eviction:
     preemption = attempt.preemption or Preemption()
-    grace_ms = max(preemption.due_ms - preemption.at_ms, 0)
+    left_ms = max(preemption.due_ms - now_ms, 0)
     if preemption.mode != PreemptMode.CHECKPOINT or attempt.started_ms is None:
-        return Eviction(grace_ms=grace_ms)
+        return Eviction(grace_ms=left_ms)
+    # Of a time that a QOS gives, the last grace comes on top; of one that a person gives, saving has at least half.
+    last_ms = min(LAST_GRACE_MS, left_ms // 2 if preemption.by else left_ms)
     name = job.spec.signal.name if job.spec.signal else CHECKPOINT_SIGNAL
-    return Eviction(name, max(grace_ms - LAST_GRACE_MS, 0))
+    return Eviction(name, left_ms - last_ms, last_ms)

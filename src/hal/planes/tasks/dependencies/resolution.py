@@ -24,6 +24,14 @@ MAX_SHOWN = 12
 """Most jobs of a cycle that an error names."""
 
 
+class UnknownJobs(Exception):
+    """Dependencies on jobs that are not live: nobody's error; the caller looks them up and asks again."""
+
+    def __init__(self, jobs: tuple[int, ...]) -> None:
+        super().__init__(f"jobs {jobs} are not live")
+        self.jobs = jobs
+
+
 def resolving(specs: Sequence[JobSpec], first_id: int) -> Work[tuple[list[JobSpec], list[Mentions]]]:
     """The specs with every name replaced by the job's id, and whom each job names.
 
@@ -68,6 +76,15 @@ def numbered(error: HALError, position: int, count: int) -> HALError:
     if count == 1:
         return error
     return type(error)(f"job {position + 1} of {count}: {error.message}", hint=error.hint)
+
+
+def resolved(spec: JobSpec, first_id: int, own: int) -> JobSpec:
+    """The spec with the ids of the jobs that it names, which are older than `first_id`.
+
+    Raises:
+        SpecError: a name, an id that is not given yet, or its own.
+    """
+    return _with_ids(spec, {}, first_id, own)
 
 
 def _with_ids(spec: JobSpec, by_name: dict[str, list[int]], first_id: int, own: int) -> JobSpec:

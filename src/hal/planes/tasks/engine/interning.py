@@ -10,18 +10,22 @@ from typing import Final
 
 from hal.core.engine.classes import ClassSpec, Match, OwnerSpec, Requirement
 from hal.core.model import JobSpec, Resources
-from hal.core.model.facts import NODE_LABEL, SANDBOX_LABEL
+from hal.core.model.devices import GPU, WHOLE, beside
+from hal.core.model.facts import GPUS_LABEL, NODE_LABEL, SANDBOX_LABEL, WHOLE_GPUS
 from hal.core.model.job import Constraint, Operator
 from hal.core.model.policy_scope import Owner
 
 MAX_INTERNED = 4_096
 """Classes (and owners) kept; when more are seen, the table starts again from those of the next events."""
 
+NOT_WHOLE: Final = Requirement(GPUS_LABEL, Match.NOT_IN, (WHOLE_GPUS,))
+"""Of what asks for parts of GPUs: not on nodes that give whole ones only, and whole ones with a part nowhere there."""
 _SANDBOXES: Final = (Constraint(SANDBOX_LABEL, Operator.EXISTS),)
 
 ClassKey = tuple[
-    Resources, int, tuple[Constraint, ...], tuple[Constraint, ...], tuple[str, ...], str, tuple[tuple[str, int], ...]
-]
+    Resources, int, str, tuple[Constraint, ...], tuple[Constraint, ...], tuple[str, ...], str,
+    tuple[tuple[str, int], ...],
+]  # fmt: skip
 
 
 def requirements(constraints: tuple[Constraint, ...]) -> tuple[Requirement, ...]:
@@ -32,7 +36,11 @@ def requirements(constraints: tuple[Constraint, ...]) -> tuple[Requirement, ...]
 class Interning:
     """Shared values for equal requests and owners."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, gpu_parts: bool = False) -> None:
+        """Args:
+        gpu_parts: several jobs may share a GPU of a node that binds them.
+        """
+        self._gpu_parts = gpu_parts
         self._class_of: dict[ClassKey, ClassSpec] = {}
         self._owner_of: dict[Owner, OwnerSpec] = {}
         self._class_index: dict[int, int] = {}
@@ -45,7 +53,8 @@ class Interning:
         if spec.sandbox:
             pool += _SANDBOXES
         licences = tuple(sorted(spec.licences.items())) if spec.licences else ()
-        key = (spec.request, spec.nodes, spec.constraints, pool, spec.exclude, spec.booking, licences)
+        within = spec.within if spec.nodes > 1 else ""  # one node is within one domain wherever it is
+        key = (spec.request, spec.nodes, within, spec.constraints, pool, spec.exclude, spec.booking, licences)
         found = self._class_of.get(key)
         if found is None:
             if len(self._class_of) >= MAX_INTERNED:
@@ -53,7 +62,13 @@ class Interning:
             rules = requirements(spec.constraints + pool)
             if spec.exclude:
                 rules += (Requirement(NODE_LABEL, Match.NOT_IN, spec.exclude),)
-            found = self._class_of[key] = ClassSpec(dict(spec.request), spec.nodes, rules, spec.booking, dict(licences))
+            request = dict(spec.request)
+            if gpus := request.get(GPU, 0):
+                if gpus % WHOLE and (gpus > WHOLE or not self._gpu_parts):
+                    rules += (NOT_WHOLE,)
+                if self._gpu_parts:
+                    request |= beside(gpus)
+            found = self._class_of[key] = ClassSpec(request, spec.nodes, rules, spec.booking, dict(licences), within)
         return found
 
     def owner_of(self, owner: Owner) -> OwnerSpec:

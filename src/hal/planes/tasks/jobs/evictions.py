@@ -1,7 +1,8 @@
 """Evictions: people, and programs in their name, make running work leave: by job, by task, or all of some nodes.
 
 Pure. An evicted attempt is ended like one that is preempted in that mode: its task waits again without a retry
-(requeue, checkpoint), or is cancelled. What is being ended already stays as it is. In slices.
+(requeue, checkpoint), or is cancelled. What is being ended already keeps the reason for that, and ends no later than an
+eviction says. In slices.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from typing import Final
 from msgspec.structs import replace
 
 from hal.core.engine.events import INF
-from hal.core.model import ConflictError, TaskState
+from hal.core.model import ConflictError
 from hal.core.model.eviction import Evict, EvictMode
-from hal.planes.tasks.attempts.stops import note_eviction, stop_attempt
-from hal.planes.tasks.jobs.selection import active_attempts, refuse_ended, state_now, task_numbers
+from hal.planes.tasks.attempts.stops import hasten_stop, note_eviction, stop_attempt
+from hal.planes.tasks.jobs.selection import Done, Named, active_attempts, choose, counted, done, refuse_ended, state_now
 from hal.planes.tasks.live.attempt import EVICTED, PREEMPTED, Attempt
 from hal.planes.tasks.live.job import LiveJob
 from hal.planes.tasks.nodes.closures import put_node
@@ -29,27 +30,28 @@ ATTEMPTS_A_SLICE: Final = 256
 """Attempts that are looked at in one slice."""
 
 
-def evict(table: JobTable, job_id: int, task: int | None, asked: Evict, by: Submitter, now_ms: int) -> Work[TaskState]:
-    """Evict what runs of a job, or one task.
+def evict(table: JobTable, job_id: int, named: Named, asked: Evict, by: Submitter, now_ms: int) -> Work[Done]:
+    """Evict what runs of a job, or of some of its tasks.
 
-    Returns: the state of the job or task now.
     Raises:
         NotFoundError: no live job of this id, or no such task.
         ConflictError: nothing of it runs.
     """
     job = table.jobs.peek(job_id) or table.touch(job_id)
-    task_numbers(job, task)
-    if task is not None:
-        refuse_ended(job, task, "evicted")
-    attempts = active_attempts(job, task)
+    chosen = yield from choose(job, named)
+    refuse_ended(job, chosen, "evicted")
+    attempts = active_attempts(job, chosen)
     if not attempts:
-        name, state = (str(job_id), job.state) if task is None else (f"{job_id}.{task}", job.task_state(task))
+        several = not chosen.whole and chosen.single is None
         raise ConflictError(
-            f"{'job' if task is None else 'task'} {name} is {state}: nothing of it runs that could be evicted",
-            hint=f"`hal hold {name}` keeps waiting tasks from starting",
+            f"no task of {chosen.name} runs that could be evicted"
+            if several
+            else f"{chosen.noun} {chosen.name} is {state_now(job, chosen)}: nothing of it runs that could be evicted",
+            hint=f"`hal hold {chosen.name}` keeps waiting tasks from starting",
         )
+    leaving = sum(not attempt.stopping for attempt in attempts)
     yield from _evict_attempts(table, table.touch(job_id), attempts, asked, by, now_ms)
-    return state_now(job, task)
+    return done(job, chosen, leaving, counted(leaving, "evicted"))
 
 
 def evict_from(
@@ -104,12 +106,15 @@ def _evict_attempts(
     pace = Pace(ATTEMPTS_A_SLICE)
     for attempt in attempts:
         if attempt.stopping:
+            hasten_stop(table, job, attempt, now_ms + asked.grace_ms, now_ms)
+            if pace.over():
+                yield
             continue
         preemption = replace(
             attempt.preemption or Preemption(), mode=asked.mode.value, for_job=0, qos="", lent_by="",
             at_ms=now_ms, due_ms=now_ms + asked.grace_ms, by=by.user, reason=asked.reason,
         )  # fmt: skip
-        stopping = stop_attempt(table, job, replace(attempt, preemption=preemption), why)
+        stopping = stop_attempt(table, job, replace(attempt, preemption=preemption), why, now_ms)
         note_eviction(table, job, stopping, by.cause, by.trace_id or job.trace_id)
         if pace.over():
             yield

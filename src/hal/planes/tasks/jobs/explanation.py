@@ -5,18 +5,21 @@ Pure. What would let it start sooner is tried by the engine on a copy of its sta
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import islice
 
 from msgspec.structs import replace
 
 from hal.core.engine.classes import Elsewhere
+from hal.core.engine.errors import EngineError
 from hal.core.engine.events import INF
 from hal.core.model import (
     Dependency,
     DependencyKind,
+    Duration,
     Failed,
     HALError,
-    NodeState,
+    Never,
     OnNodeLost,
     Reason,
     Sooner,
@@ -24,23 +27,38 @@ from hal.core.model import (
     Verdict,
     each_dependency,
     plural,
+    short_reason,
 )
-from hal.planes.tasks.admission.policy_rules import owner_of
+from hal.core.model.policy_check import instant_text
+from hal.core.model.states import AWAY_NODE_STATES
+from hal.core.model.units import format_wait, limit_ms
+from hal.planes.tasks.admission.levels import never_within
+from hal.planes.tasks.admission.never import never_by_policy, never_on_nodes
+from hal.planes.tasks.admission.policy_rules import LimitsByOwner, limits_of, owner_of
 from hal.planes.tasks.attempts.ends import EVICTED_BY, NOT_BEGUN_REASONS, preempted_for
 from hal.planes.tasks.attempts.exclusion import HELD_BY_GATE
 from hal.planes.tasks.dependencies.decisions import BY_DEPENDENCY, entry_standing, is_held_by_rule
 from hal.planes.tasks.engine.view import EngineView
-from hal.planes.tasks.jobs.updates import JobPatch, as_changed
+from hal.planes.tasks.jobs.patches import JobPatch, as_changed
 from hal.planes.tasks.live.attempt import PREEMPTING
 from hal.planes.tasks.live.gate_standing import gates_text
 from hal.planes.tasks.live.job import LiveJob
+from hal.planes.tasks.live.ready_standing import readiness_text
+from hal.planes.tasks.live.replacing import BEING_REPLACED
 from hal.planes.tasks.live.standings import Phase, Standing
 from hal.planes.tasks.live.task_ranges import TaskRange, startable, summed
-from hal.planes.tasks.nodes.closures import closed_to
+from hal.planes.tasks.nodes.closures import closed_by_people, closed_to
 from hal.planes.tasks.nodes.failed_gates import HELD_BY_PROLOG
+from hal.planes.tasks.slices import Pace, Work
 from hal.planes.tasks.submitter import Submitter
 from hal.planes.tasks.table.table import JobTable
 
+BRIEF_A_SLICE = 8
+"""Jobs whose reasons are found in one turn of the loop."""
+NODES_A_SLICE = 1_024
+"""Nodes that are looked at in one turn of the loop."""
+DRAINED = "node drain"
+"""Short for: the nodes that could hold it are drained or cordoned."""
 MAX_NAMED = 5
 """Most dependencies that the message names."""
 RESERVED = "reservation"
@@ -54,8 +72,95 @@ MAX_QUEUES_ASKED = 50
 
 
 def why(table: JobTable, engine: EngineView, job: LiveJob, now_ms: int) -> Verdict:
-    """The first thing that keeps the job's waiting tasks from starting; how it goes when none waits."""
+    """The first thing that keeps the job's waiting tasks from starting, or that they never can; how it goes when none
+    waits."""
+    verdict = _outside_engine(table, job, now_ms)
+    waits = job.counts.pending or job.counts.held
+    never = never_of(table, engine, job, now_ms) if waits else None
+    if verdict is None and never is not None:
+        verdict = _said_after(never.verdict(job.id), _not_begun(job))  # which node does not take it, and why
+    elif verdict is not None and never is not None:
+        message = f"{verdict.message}; even then it {never.text}"
+        verdict = replace(verdict, never=True, message=message, starts_at_ms=None, basis="")
+    if verdict is None:
+        verdict = _with_changes(table, engine, job, engine.explain(job.id, now_ms), now_ms)
+        verdict = _with_eviction(job, _with_closed_nodes(table, job, verdict), now_ms)
+    if verdict.reason is Reason.NODES_DOWN and any(closed_by_people(table, job)):
+        verdict = replace(verdict, short=DRAINED)
+    return replace(verdict, short=short_reason(verdict))
+
+
+def never_of(table: JobTable, engine: EngineView, job: LiveJob, now_ms: int) -> Never | None:
+    """Why its waiting tasks could not start even if nothing else ran; None if they could."""
+    never = _beyond_limits(table, job) or never_within(job.spec, table.topology)
+    if never is not None or not table.nodes:
+        return never
+    walltime = None if job.walltime_ms is None else Duration(job.walltime_ms)
+    return never_on_nodes(engine, job.request, walltime, table.policy, table.returning_bookings, now_ms)
+
+
+def _beyond_limits(table: JobTable, job: LiveJob, known: LimitsByOwner | None = None) -> Never | None:
+    if not table.policy.limits:
+        return None
+    walltime = None if job.walltime_ms is None else Duration(job.walltime_ms)
+    spec = replace(job.spec, queue=job.queue, account=job.account, user=job.user, walltime=walltime)
+    return never_by_policy(spec, limits_of(spec, table.policy, known), table.policy)
+
+
+def brief_reasons(table: JobTable, engine: EngineView, jobs: Iterable[int], now_ms: int) -> Work[dict[int, Verdict]]:
+    """What `why` gives as reason and `short` for each of these jobs that waits, without message, rivals and advice.
+
+    In slices: O(jobs), and O(nodes) for each class of jobs for which no node is up.
+    """
+    found: dict[int, Verdict] = {}
+    pace = Pace(BRIEF_A_SLICE)
+    drained: dict[object, bool] = {}
+    limits: LimitsByOwner = {}
+    for number in jobs:
+        job = table.committed(number)
+        if job is None or not (job.counts.pending or job.counts.held):
+            continue
+        verdict = _outside_engine(table, job, now_ms, brief=True)
+        if verdict is None:
+            never = _beyond_limits(table, job, limits) or never_within(job.spec, table.topology)
+            verdict = never.verdict(number) if never is not None else None
+        if verdict is None:
+            try:
+                verdict = engine.explain(number, now_ms, brief=True)
+            except EngineError:  # the engine has not been told of it, or of its end, in this turn
+                verdict = Verdict(job=number, reason=Reason.NOT_CONSIDERED, message="")
+        if verdict.reason is Reason.NODES_DOWN:
+            key = job.request.shape_key()
+            if key not in drained:
+                drained[key] = yield from _is_drained(table, job)
+            if drained[key]:
+                verdict = replace(verdict, short=DRAINED)
+        found[number] = replace(verdict, short=short_reason(verdict))
+        if pace.over():
+            yield
+    return found
+
+
+def _is_drained(table: JobTable, job: LiveJob) -> Work[bool]:
+    """Whether a node that could hold it is closed by somebody, in slices."""
+    pace = Pace(NODES_A_SLICE)
+    for is_closed in closed_by_people(table, job):
+        if is_closed:
+            return True
+        if pace.over():
+            yield
+    return False
+
+
+def _outside_engine(table: JobTable, job: LiveJob, now_ms: int, *, brief: bool = False) -> Verdict | None:
+    """What keeps the job that the engine does not decide; None where the engine does.
+
+    Args:
+        brief: without messages that take long to write.
+    """
     counts = job.counts
+    if job.hold and job.reason.startswith(BEING_REPLACED):
+        return _being_replaced(table, job)
     if counts.pending == 0 and counts.held == 0:
         return _unheard(table, job) or Verdict(job=job.id, reason=Reason.NONE, message=_goes_on(table, job))
     if is_held_by_rule(job):
@@ -66,7 +171,7 @@ def why(table: JobTable, engine: EngineView, job: LiveJob, now_ms: int) -> Verdi
             helps=(f"hal release {job.id}", *_again(table, job)),
         )
     if job.waits is not None and job.eligible_ms >= INF:
-        return _dependency(table, job)
+        return _dependency(table, job, brief=brief)
     if counts.pending == 0:
         ruled = sum(s.count for s in job.ranges if s.state is TaskState.HELD and s.reason == BY_DEPENDENCY)
         by_gate = job.reason.startswith((HELD_BY_PROLOG, HELD_BY_GATE))
@@ -79,7 +184,7 @@ def why(table: JobTable, engine: EngineView, job: LiveJob, now_ms: int) -> Verdi
         )
     soonest_ms = summed(job.ranges).soonest_ms
     if soonest_ms >= INF:
-        return _dependency(table, job)
+        return _dependency(table, job, brief=brief)
     if max(soonest_ms, job.eligible_ms) > now_ms:
         return _later(job, next(startable(job.ranges, now_ms)), now_ms)
     if job.window and not job.fed:
@@ -91,8 +196,17 @@ def why(table: JobTable, engine: EngineView, job: LiveJob, now_ms: int) -> Verdi
             f"{plural(counts.pending, 'task')} wait for one of them to end",
             helps=(f"hal update {job.id} --max-running {limit * 2}",),
         )
-    verdict = _with_changes(table, engine, job, engine.explain(job.id, now_ms), now_ms)
-    return _with_eviction(job, _with_closed_nodes(table, job, verdict), now_ms)
+    return None
+
+
+def _being_replaced(table: JobTable, job: LiveJob) -> Verdict:
+    ready = readiness_text(table.readiness, job)
+    return Verdict(
+        job=job.id,
+        reason=Reason.HELD if job.counts.held else Reason.NONE,
+        message=job.reason + (f"; {ready}" if ready else ""),
+        helps=(f"hal cancel {job.reason.removeprefix(BEING_REPLACED)}   # then this one goes on",),
+    )
 
 
 def _with_eviction(job: LiveJob, verdict: Verdict, now_ms: int) -> Verdict:
@@ -107,11 +221,18 @@ def _with_closed_nodes(table: JobTable, job: LiveJob, verdict: Verdict) -> Verdi
     """The engine's answer with the nodes that would do and take nothing now, and why; and with the gate that the latest
     attempt of its first waiting task did not pass."""
     closed = closed_to(table, job) if verdict.reason in _NODES_MATTER else ""
+    return _said_after(verdict, closed, _not_begun(job))
+
+
+def _not_begun(job: LiveJob) -> str:
+    """Why the latest attempt of its first waiting task did not begin; '' where it did, or there was none."""
     first = next(startable(job.ranges, INF), None)
-    again = first.reason if first is not None and first.reason.startswith(NOT_BEGUN_REASONS) else ""
-    if not closed and not again:
-        return verdict
-    return replace(verdict, message=". ".join(text for text in (verdict.message, closed, again) if text))
+    return first.reason if first is not None and first.reason.startswith(NOT_BEGUN_REASONS) else ""
+
+
+def _said_after(verdict: Verdict, *more: str) -> Verdict:
+    """The answer with further sentences."""
+    return replace(verdict, message=". ".join(text for text in (verdict.message, *more) if text))
 
 
 def _with_changes(table: JobTable, engine: EngineView, job: LiveJob, verdict: Verdict, now_ms: int) -> Verdict:
@@ -144,7 +265,7 @@ def elsewhere(table: JobTable, job: LiveJob, now_ms: int) -> list[Elsewhere]:
         except HALError:
             continue  # it may not go there
         request, owner = table.class_of(spec, queue.name), table.interning.owner_of(owner_of(spec))
-        walltime = INF if spec.walltime is None else int(spec.walltime)
+        walltime = limit_ms(spec.walltime) or INF
         found.append(Elsewhere(queue.name, request, owner, walltime))
         if len(found) == MAX_QUEUES:
             break
@@ -168,9 +289,11 @@ _NODES_MATTER = frozenset({Reason.RESOURCES, Reason.NODES_DOWN, Reason.PRIORITY,
 """What another node might change."""
 
 
-def _dependency(table: JobTable, job: LiveJob) -> Verdict:
+def _dependency(table: JobTable, job: LiveJob, *, brief: bool) -> Verdict:
     """Which of its dependencies are not met, how far those jobs are, and what follows when it cannot be met."""
     assert job.waits is not None
+    if brief:
+        return Verdict(job=job.id, reason=Reason.DEPENDENCY, message="")
 
     def phase(other: int) -> Phase:
         return table.committed_or_ended(other).phase
@@ -231,19 +354,19 @@ _CAN_FAIL = (DependencyKind.AFTEROK, DependencyKind.AFTERNOTOK, DependencyKind.A
 
 def _later(job: LiveJob, first: TaskRange, now_ms: int) -> Verdict:
     at_ms = job.eligible_of(first)
-    seconds = (at_ms - now_ms + 999) // 1000
+    wait = format_wait(max(at_ms - now_ms, 0))
     if first.eligible_ms <= job.eligible_ms:
         return Verdict(
             job=job.id,
             reason=Reason.BEGIN_AT,
-            message=f"may not start before its begin_at_ms, in {seconds} s",
+            message=f"may not begin before {instant_text(at_ms)} (in {wait})",
             starts_at_ms=at_ms,
             basis="begin-at",
         )
     return Verdict(
         job=job.id,
         reason=Reason.BACKOFF,
-        message=f"{first.reason or 'tried again'}: next attempt in {seconds} s",
+        message=f"{first.reason or 'tried again'}: next attempt in {wait}",
         starts_at_ms=at_ms,
         basis="back-off",
         helps=(f"hal requeue {job.id}",),
@@ -254,6 +377,8 @@ def _goes_on(table: JobTable, job: LiveJob) -> str:
     if job.counts.active == 0:
         return f"has ended: {job.state}"
     text = f"nothing waits: {plural(job.counts.active, 'task')} {job.state}{_at_gates(table, job)}"
+    if ready := readiness_text(table.readiness, job):
+        text = f"{text}; {ready}" + (f"; {job.reason}" if job.reason else "")
     taken = [attempt for attempt in job.active.values() if attempt.suspended or attempt.stopping in PREEMPTING]
     if not taken:
         return text
@@ -271,7 +396,7 @@ def _at_gates(table: JobTable, job: LiveJob) -> str:
 def _unheard(table: JobTable, job: LiveJob) -> Verdict | None:
     """Of a job of which all that is left is on its way: the nodes that are not heard, and what follows."""
     names = {name for attempt in job.active.values() for name, _ in attempt.steps_left(job.id)}
-    silent = sorted(name for name in names if table.nodes[name].state is NodeState.UNREACHABLE)
+    silent = sorted(name for name in names if table.nodes[name].state in AWAY_NODE_STATES)
     if not silent:
         return None
     more = f" and {len(silent) - MAX_NAMED} more" if len(silent) > MAX_NAMED else ""

@@ -1,4 +1,4 @@
-"""Removing ended jobs: which may be removed, and what is said of those that may not.
+"""Removing ended jobs and tasks of them: which may be removed, and what is said of those that may not.
 
 Pure. Ended jobs are rows that the table does not hold, but for what jobs that wait ask about them. What a request reads
 of such rows and then acts on must still be true then, so it pins them. O(1) for each job.
@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from hal.core.model import ConflictError, EventKind, HALError
 from hal.planes.tasks.submitter import Submitter
 from hal.planes.tasks.table.table import JobTable
-from hal.store.operations import MarkRemoved, Removed
+from hal.store.operations import MarkRemoved, Removed, RemoveTasks
 
 _WORDS = {Removed.OUTPUTS: "outputs", Removed.ATTEMPTS_GOING: "attempts", Removed.JOB: "job"}
 
@@ -43,6 +43,25 @@ def remove(
         for job in done:
             table.draft.note(EventKind.JOBS_REMOVED, cause, trace_id, job, about=what, removed=what)
     return done, refused
+
+
+def remove_tasks(table: JobTable, tasks: RemoveTasks, count: int, by: Submitter) -> HALError | None:
+    """Remove some tasks of a job, if that may be.
+
+    Args:
+        count: how many they are.
+    Returns: why they are not removed.
+    """
+    error = _refusal(table, tasks.job, Removed.JOB)
+    if error is None and table.draft.removed.get(tasks.job, Removed.NOTHING) >= Removed.ATTEMPTS_GOING:
+        error = ConflictError(f"job {tasks.job} is being removed", hint=f"see `hal show {tasks.job}`")
+    if error is None:
+        table.draft.other.append(tasks)
+        about = f"tasks of {tasks.job}"
+        table.draft.note(
+            EventKind.JOBS_REMOVED, by.cause, by.trace_id, tasks.job, tasks=count, about=about, removed="tasks"
+        )
+    return error
 
 
 def _refusal(table: JobTable, job: int, removed: Removed) -> HALError | None:

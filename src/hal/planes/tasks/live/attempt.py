@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from hal.core.kernels.structures.layout import RUN_GOING, RUN_ON, RUN_SUSPENDED
 from hal.core.model import AttemptState, StepId
+from hal.core.model.devices import HeldGpus
 from hal.store.operations import Preemption, StepEnd
 
 CANCELLED = "cancelled"
@@ -41,6 +42,10 @@ class Attempt(Struct, frozen=True, kw_only=True, gc=False):
     `booking-over`), or empty."""
     steps: tuple[StepEnd, ...] = ()
     """The steps that have ended so far."""
+    gpus: tuple[HeldGpus, ...] = ()
+    """What it holds of the GPUs of each of its nodes, in rank order; (): it asked for none, or none is bound."""
+    port: int = 0
+    """At which its ranks meet, on its first node; nobody else's on any of its nodes. 0: it has none."""
     preemption: Preemption | None = None
     """When and for whom it was last preempted."""
 

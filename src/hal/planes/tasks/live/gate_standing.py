@@ -11,11 +11,10 @@ from typing import Final, NamedTuple
 
 from hal.core.lifecycle import GateState
 from hal.core.model.gate import EPILOG, PROLOG, GatePhase
+from hal.planes.tasks.live.reported import AttemptKey, Reported
 
 MAX_NAMED: Final = 3
 """Nodes of one gate that are named."""
-AttemptKey = tuple[int, int, int]
-"""Job, task, attempt number."""
 
 
 class GateStanding(NamedTuple):
@@ -32,30 +31,23 @@ _Standings = dict[tuple[int, GatePhase, str], GateStanding]
 """By rank, phase and name of the gate."""
 
 
-class GateStandings:
+class GateStandings(Reported[_Standings]):
     """Those of all active attempts; bounded by their ranks, with the gates that each may have."""
-
-    def __init__(self) -> None:
-        self._of: dict[AttemptKey, _Standings] = {}
-        self._before: dict[AttemptKey, _Standings | None] = {}
-        """Of attempts that have changed since the last `keep`: as they were; None: nothing was known."""
 
     def put(self, key: AttemptKey, rank: int, standing: GateStanding) -> bool:
         """Record how a gate of that rank stands; returns whether it stood differently before."""
-        at = (rank, standing.phase, standing.gate)
-        if self._of.get(key, {}).get(at) == standing:
+        at, known = (rank, standing.phase, standing.gate), self._of.get(key, {})
+        if known.get(at) == standing:
             return False
-        self._remember(key)
-        self._of.setdefault(key, {})[at] = standing
+        self.set(key, {**known, at: standing})
         return True
 
     def began(self, key: AttemptKey, rank: int) -> None:
         """Forget what that rank waited for before its processes began."""
-        over = [at for at in self._of.get(key, ()) if at[0] == rank and at[1] is GatePhase.PREPARING]
-        if over:
-            self._remember(key)
-            for at in over:
-                del self._of[key][at]
+        known = self._of.get(key, {})
+        left = {at: one for at, one in known.items() if at[0] != rank or at[1] is not GatePhase.PREPARING}
+        if len(left) < len(known):
+            self.set(key, left)
 
     def ranks_finalising(self, key: AttemptKey) -> set[int]:
         """The ranks whose processes have ended and that are at a gate."""
@@ -65,33 +57,6 @@ class GateStandings:
         """The gates that are not satisfied, by rank."""
         known = self._of.get(key, {})
         return [known[at] for at in sorted(known) if known[at].state is GateState.WAITING]
-
-    def drop(self, key: AttemptKey) -> None:
-        """Forget an attempt."""
-        if key in self._of:
-            self._remember(key)
-            del self._of[key]
-
-    def keep(self) -> None:
-        """What was staged is committed."""
-        self._before.clear()
-
-    def undo(self) -> None:
-        """Return to the last `keep`: what was reported since is reported again."""
-        for key, before in self._before.items():
-            if before is None:
-                self._of.pop(key, None)
-            else:
-                self._of[key] = before
-        self._before.clear()
-
-    def _remember(self, key: AttemptKey) -> None:
-        if key not in self._before:
-            known = self._of.get(key)
-            self._before[key] = None if known is None else dict(known)
-
-    def __len__(self) -> int:
-        return len(self._of)
 
 
 def gates_text(standings: Iterable[GateStanding]) -> str:

@@ -11,6 +11,11 @@ from msgspec.structs import replace
 
 from hal.core.engine.events import Health, NodeSpec
 from hal.core.model import NodeState
+from hal.core.model.devices import GPU, GPU_PART, GPU_WHOLE, WHOLE
+from hal.core.model.facts import GPUS_LABEL, WHOLE_GPUS
+from hal.core.model.states import AWAY_NODE_STATES
+from hal.core.model.topology.tree import Topology
+from hal.planes.tasks.live.gpu_book import GpuBook
 from hal.store.operations import Closure, NodeRow
 
 PERSON: Final = "person"
@@ -39,9 +44,21 @@ _HEALTH: Final = {
 """The states as the engine knows them; to it, every other state is down."""
 
 
-def node_spec(row: NodeRow) -> NodeSpec:
-    """The node as the engine knows it."""
-    return NodeSpec(row.name, row.capacity, row.labels, _HEALTH.get(row.state, Health.DOWN))
+def node_spec(row: NodeRow, gpus: GpuBook, topology: Topology | None) -> NodeSpec:
+    """The node as the engine knows it: with what is held of its GPUs now, and the domains of the topology that it is
+    in, which its labels may say."""
+    capacity, labels, withheld = row.capacity, row.labels, {}
+    if capacity.get(GPU, 0):
+        bound = gpus.gpus_of(row)
+        if bound:
+            labels = labels | {GPUS_LABEL: WHOLE_GPUS}
+        if gpus.parts:
+            amount = capacity[GPU]
+            capacity = capacity | {GPU_WHOLE: amount, GPU_PART: WHOLE if bound else amount}
+            withheld = gpus.withheld(row)
+    domains = () if topology is None else topology.domains_of(row.name, row.labels)
+    health = _HEALTH.get(row.state, Health.DOWN)
+    return NodeSpec(row.name, capacity, labels, health, domains=domains, withheld=withheld)
 
 
 def reason_of(row: NodeRow, *, to_all: bool = False) -> str:
@@ -74,7 +91,7 @@ def without_jobs(closure: Closure) -> Closure:
 
 def eviction_of(row: NodeRow) -> int | None:
     """When what is left on the node is evicted, as it is drained; None: never, or it has been."""
-    if row.state not in (NodeState.DRAINING, NodeState.UNREACHABLE):
+    if row.state is not NodeState.DRAINING and row.state not in AWAY_NODE_STATES:
         return None  # it holds nothing
     return next((one.evict_at_ms for one in row.about.closures if one.evict and not one.evicted), None)
 

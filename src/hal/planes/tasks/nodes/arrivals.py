@@ -14,6 +14,7 @@ from hal.core.lifecycle import NODE, NodeEvent, transition
 from hal.core.model import ConflictError, EventKind, NodeState
 from hal.core.model.eviction import check_reason
 from hal.core.model.facts import Facts
+from hal.core.model.states import AWAY_NODE_STATES
 from hal.planes.tasks.live.node import FENCED, HEARD
 from hal.planes.tasks.nodes.closures import feed_node, node_named, put_node, state_after, unchecked
 from hal.planes.tasks.submitter import Submitter
@@ -74,19 +75,25 @@ def record_arrival(table: JobTable, arrival: Arrival, now_ms: int) -> tuple[Node
     return row, restarted
 
 
-def record_silence(table: JobTable, name: str, reason: str, now_ms: int, last_seen_ms: int) -> None:
-    """Record that the node's agent is not heard: nothing new starts there, what runs is left alone."""
-    row = table.nodes.get(name)
-    if row is None or not NODE.allows(row.state, NodeEvent.SILENT):
+def record_silence(
+    table: JobTable, name: str, reason: str, now_ms: int, last_seen_ms: int, *, stopped: bool = False
+) -> None:
+    """Record that the node's agent is not heard: nothing new starts there, what runs is left alone.
+
+    Args:
+        stopped: it said that it stops.
+    """
+    row, event = table.nodes.get(name), NodeEvent.STOP if stopped else NodeEvent.SILENT
+    if row is None or not NODE.allows(row.state, event):
         return
-    state = transition(NODE, row.state, NodeEvent.SILENT)
+    state = transition(NODE, row.state, event)
     put_node(table, replace(row, state=state, reason=reason, last_seen_ms=last_seen_ms), f"node:{name}")
 
 
 def record_return(table: JobTable, name: str, now_ms: int) -> None:
     """Record that the node's agent is heard again on the connection that was silent."""
     row = table.nodes.get(name)
-    if row is not None and row.state is NodeState.UNREACHABLE:
+    if row is not None and row.state in AWAY_NODE_STATES:
         put_node(table, replace(row, state=state_after(table, row), reason="", last_seen_ms=now_ms), f"node:{name}")
 
 
@@ -108,10 +115,10 @@ def fence_node(
     check_reason(reason)
     if machine_gone:
         return _fence_machine(table, row, by, now_ms, reason)
-    if row.state is not NodeState.UNREACHABLE:
+    if row.state not in AWAY_NODE_STATES:
         raise ConflictError(
             f"node '{name}' is {row.state}",
-            hint="only a node that is unreachable can be declared gone, unless its machine no longer exists (--gone)",
+            hint="only a node that is unreachable or stopped can be declared gone, or one whose machine is (--gone)",
         )
     return _gone(table, row, by, reason)
 

@@ -8,7 +8,7 @@ its agent or the controller. A node that is not heard keeps its closures and ret
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Final
 
@@ -35,6 +35,7 @@ from hal.core.model.eviction import (
     check_evict,
     check_reason,
 )
+from hal.core.model.states import AWAY_NODE_STATES
 from hal.planes.tasks.live.job import LiveJob
 from hal.planes.tasks.live.node import (
     CHECK,
@@ -44,7 +45,6 @@ from hal.planes.tasks.live.node import (
     PERSON,
     QUARANTINE,
     is_quarantined,
-    node_spec,
     reason_of,
 )
 from hal.planes.tasks.submitter import Submitter
@@ -69,6 +69,9 @@ _WAYS: Final[dict[tuple[NodeState, NodeState], tuple[NodeEvent, ...]]] = {
     (NodeState.UNREACHABLE, NodeState.UP): (_E.RETURN,),
     (NodeState.UNREACHABLE, NodeState.CORDONED): (_E.RETURN_CORDONED,),
     (NodeState.UNREACHABLE, NodeState.DRAINING): (_E.RETURN_DRAINING,),
+    (NodeState.STOPPED, NodeState.UP): (_E.RETURN,),
+    (NodeState.STOPPED, NodeState.CORDONED): (_E.RETURN_CORDONED,),
+    (NodeState.STOPPED, NodeState.DRAINING): (_E.RETURN_DRAINING,),
     (NodeState.DOWN, NodeState.UP): (_E.RETURN,),
     (NodeState.DOWN, NodeState.CORDONED): (_E.RETURN_CORDONED,),
     (NodeState.DOWN, NodeState.DRAINING): (_E.RETURN_CORDONED, _E.DRAIN),
@@ -76,6 +79,7 @@ _WAYS: Final[dict[tuple[NodeState, NodeState], tuple[NodeEvent, ...]]] = {
 _TO_REMOVED: Final[dict[NodeState, tuple[NodeEvent, ...]]] = {
     NodeState.CORDONED: (_E.LEAVE, _E.REMOVE),
     NodeState.UNREACHABLE: (_E.FENCE, _E.REMOVE),
+    NodeState.STOPPED: (_E.FENCE, _E.REMOVE),
     NodeState.DOWN: (_E.REMOVE,),
 }
 
@@ -103,7 +107,8 @@ def cordon(
     drain: bool = False,
     evict: Drain | None = None,
 ) -> NodeRow:
-    """Cordon it: nothing new starts there until a person uncordons it; what runs continues. Again: another reason.
+    """Cordon it: nothing new starts there until a person uncordons it; what runs continues. Again: another reason, if
+    one is given.
 
     Args:
         drain: it is to become empty. A node that is being drained stays so when it is only cordoned.
@@ -116,14 +121,17 @@ def cordon(
     check_reason(reason)
     before = next((one for one in row.about.closures if one.source == PERSON), None)
     since_ms = before.since_ms if before else now_ms
-    closure = Closure(source=PERSON, reason=reason, by=by.user, since_ms=since_ms, drain=drain)
+    who = by.user
+    if before is not None and not reason:
+        reason, who = before.reason, before.by  # said before, by whoever said it
+    closure = Closure(source=PERSON, reason=reason, by=who, since_ms=since_ms, drain=drain)
     if evict is not None:
         _check_drain(evict)
         closure = replace(
             closure, evict=evict.mode.value, evict_at_ms=now_ms + evict.within_ms, grace_ms=evict.grace_ms
         )
     elif before is not None and before.drain:
-        closure = replace(before, reason=reason, by=by.user)
+        closure = replace(before, reason=reason, by=who)
     return close(table, row, closure, by)
 
 
@@ -158,7 +166,7 @@ def remove(table: JobTable, name: str, by: Submitter) -> None:
     row = node_named(table, name)
     held = holding(table, name)
     if held:
-        fenced = " or, if nothing can be running there, `hal node fence`," if row.state is NodeState.UNREACHABLE else ""
+        fenced = " or, if nothing can be running there, `hal node fence`," if row.state in AWAY_NODE_STATES else ""
         raise ConflictError(
             f"node '{name}' is {row.state} and holds {plural(held, 'task')}: it was not removed",
             hint=f"`hal node drain {name}`{fenced} and then remove it",
@@ -270,8 +278,8 @@ def put_node(table: JobTable, row: NodeRow, cause: str, by: Submitter | None = N
 
 def feed_node(table: JobTable, before: NodeRow | None, row: NodeRow) -> None:
     """Tell the engine of a node, unless it is to the engine what it was: everything that waits is looked at again."""
-    if before is None or before.state in GONE or node_spec(before) != node_spec(row):
-        table.draft.feed.node(node_spec(row))
+    if before is None or before.state in GONE or table.node_spec(before) != table.node_spec(row):
+        table.draft.feed.node(table.node_spec(row))
 
 
 def _note(table: JobTable, row: NodeRow, reason: str, cause: str, by: Submitter | None) -> None:
@@ -317,16 +325,25 @@ def _is_there(job: LiveJob, task: int, name: str) -> bool:
     return attempt is not None and name in attempt.nodes
 
 
+def closed_by_people(table: JobTable, job: LiveJob) -> Iterator[bool]:
+    """For each node: whether it could hold the job and is cordoned or drained."""
+    for row in table.nodes.values():
+        yield row.state in (NodeState.CORDONED, NodeState.DRAINING) and _could_hold(table, row, job)
+
+
+def _could_hold(table: JobTable, row: NodeRow, job: LiveJob) -> bool:
+    """Whether the node is large enough for the job and has the labels that it asks for."""
+    spec = table.node_spec(row)
+    enough = all(spec.capacity.get(name, 0) >= amount for name, amount in job.request.request.items())
+    return enough and all(one.holds(spec.labels) for one in job.request.constraints)
+
+
 def closed_to(table: JobTable, job: LiveJob) -> str:
     """Nodes that are large enough for the job, have the labels it asks for and take nothing now, with the reasons."""
-    request, requirements = job.request.request, job.request.constraints
     found = [
         row
         for _, row in sorted(table.nodes.items())
-        if row.state is not NodeState.UP
-        and row.state not in GONE
-        and all(row.capacity.get(name, 0) >= amount for name, amount in request.items())
-        and all(one.holds(row.labels) for one in requirements)
+        if row.state is not NodeState.UP and row.state not in GONE and _could_hold(table, row, job)
     ]
     named = [
         f"{row.name} is {row.state}" + (f" ({reason_of(row, to_all=True)})" if reason_of(row) else "")

@@ -9,17 +9,14 @@ from typing import Final
 
 from msgspec import Struct
 
-from hal.core.lifecycle import TASK, Next, TaskEvent, walk
-from hal.core.model import AttemptState, EventKind, TaskState
+from hal.core.lifecycle import TASK, TASK_STATE_OF, Next, TaskEvent, walk
+from hal.core.model import EventKind, TaskState
 from hal.planes.tasks.live.attempt import Attempt
 from hal.planes.tasks.live.job import LiveJob
 from hal.planes.tasks.live.task_ranges import TaskRange, put
 from hal.planes.tasks.live.task_sets import added
 from hal.planes.tasks.table.table import JobTable
 from hal.store.operations import AttemptEnd
-
-NEVER_AN_END: Final = frozenset({AttemptState.REFUSED, AttemptState.LOST, AttemptState.PREEMPTED})
-"""Attempts after which a task is tried again, unless it was tried too often."""
 
 _TASK_ENDS: Final = {
     TaskState.SUCCEEDED: TaskEvent.SUCCEED,
@@ -60,7 +57,12 @@ def end_attempt(table: JobTable, job: LiveJob, attempt: Attempt, over: AttemptOv
     }
     table.draft.note(EventKind.ATTEMPTS_ENDED, cause, job.trace_id, job.id, item)
     table.gates.drop(key)
+    table.readiness.drop(key)
     del job.active[attempt.task]
+    if attempt.gpus:
+        table.gpus.give(attempt.nodes, attempt.gpus)
+    if attempt.port:
+        table.ports.give(key, attempt.port)
     if over.following.state.ended:
         _end_task(table, job, attempt, over)
     else:
@@ -72,12 +74,16 @@ def _requeue_task(table: JobTable, job: LiveJob, attempt: Attempt, following: Ne
     after = walk(TASK, before, (TaskEvent.REQUEUE, TaskEvent.HOLD) if job.hold else (TaskEvent.REQUEUE,))
     job.counts.move(before, after)
     job.restarts += 1
-    retries = attempt.retries + following.counts_as_retry
+    retries = attempt.retries - following.given_back + following.counts_as_retry
     eligible_ms = now_ms + following.delay_ms if following.delay_ms else 0
     tasks = TaskRange(attempt.task, 1, after, attempt.attempt + 1, eligible_ms, retries, following.reason)
     job.ranges = put(job.ranges, (tasks,))
     # Which task of an array with a limit the engine hears of next is decided when the job is settled.
     if table.is_unknown_to_engine(job, attempt):
+        table.enter(job, tasks)
+    elif job.id in table.reshaped:
+        # As the engine knows it, it would wait again as what was asked for when it started.
+        table.draft.feed.end(job.id, attempt.task, attempt.attempt, False, 0, now_ms)
         table.enter(job, tasks)
     else:
         again = not job.hold and not job.window
@@ -94,8 +100,8 @@ def _end_task(table: JobTable, job: LiveJob, attempt: Attempt, over: AttemptOver
     table.note_tasks(job, attempt.task, 1, before, after)
     if row.exit_code is not None:
         job.exit_code = max(row.exit_code, job.exit_code or 0)
-    if row.state in NEVER_AN_END:
-        # No end of the attempt's own: the range says how the task ended.
+    if TASK_STATE_OF.get(row.state) is not following.state:
+        # Not as the attempt ended (lost once too often, a service restarted too often): the range says how.
         tasks = TaskRange(attempt.task, 1, after, attempt.attempt + 1, 0, attempt.retries, following.reason)
         job.ranges = put(job.ranges, (tasks,))
     if over.reason is not None:

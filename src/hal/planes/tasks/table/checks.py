@@ -13,7 +13,9 @@ from hal.core.model import (
     InternalError,
     TaskState,
 )
+from hal.core.model.devices import WHOLE
 from hal.planes.tasks.dependencies.decisions import current_standings
+from hal.planes.tasks.live.gpu_book import GpuBook
 from hal.planes.tasks.live.job import LiveJob
 from hal.planes.tasks.live.standings import SINGLETON
 from hal.planes.tasks.live.task_ranges import count_in, summed
@@ -60,6 +62,21 @@ def check_table(table: JobTable) -> None:
             if wrong:
                 raise InternalError(f"job {job.id}: {what}")
 
+    book = GpuBook()
+    for job in table.jobs.objects():
+        book.take_all(job.active.values())
+    for name in table.nodes:
+        if book.held(name) != table.gpus.held(name):
+            raise InternalError(f"node {name}: GPUs that are held disagree with the attempts")
+        over = [gpu for gpu, milli in book.held(name).items() if milli > WHOLE]
+        if over:
+            raise InternalError(f"node {name}: GPU {over[0]} is over-packed")
+    ports = [(job.id, one) for job in table.jobs.objects() for one in job.active.values() if one.port]
+    for job_id, one in ports:
+        if not table.ports.holds((job_id, one.task, one.attempt), one.port):
+            raise InternalError(f"attempt {job_id}.{one.task}.{one.attempt}: port {one.port} is not its own")
+    if len(ports) != len(table.ports):
+        raise InternalError("ports are held for attempts that have ended")
     for other in table.ended:
         if other in table.jobs or other not in table.dependants:
             raise InternalError(f"job {other} has ended and is remembered for nobody")

@@ -17,6 +17,7 @@ def sealing(table: JobTable, now_ms: int) -> Work[Change]:
     yield from settling(table)
     table.refill_all()
     yield from table.pending_limits.settling(table.jobs.peek)
+    table.feed_shared_gpus()
     draft = table.draft
     changed = [table.jobs.get(job_id) or draft.ended_jobs[job_id] for job_id in draft.jobs_before]
     made = yield from operations(draft, changed, table.nodes, now_ms)
@@ -29,6 +30,7 @@ def keep(table: JobTable) -> None:
     table.pending_limits.settle(table.jobs.peek)
     table.jobs.came(table.draft.new_jobs)
     table.gates.keep()
+    table.readiness.keep()
     table.discarded.add(table.draft.jobs_before.values())
     table.draft = Draft(table.interning, table.next_id)
     table.jobs.move_some_to_columns(table.pending_limits.entered_columns)
@@ -45,6 +47,8 @@ def undoing(table: JobTable) -> Work[None]:
         table.busy.discard(job_id)
         if now is not None:
             table.unlink(now)
+            table.gpus.give_all(now.active.values())
+            table.ports.give_all(job_id, now.active.values())
             if now.name:
                 table.singletons.remove(now.key, job_id)
         if before is not None:
@@ -53,6 +57,10 @@ def undoing(table: JobTable) -> Work[None]:
             table.link(before)
             if before.active:
                 table.busy.add(job_id)
+                table.gpus.take_all(before.active.values())
+                for attempt in before.active.values():
+                    if attempt.port:
+                        table.take_port(job_id, attempt)
         table.pending_limits.touched(job_id)
     for job_id, ended in draft.ended_before.items():
         if ended is not None:
@@ -67,6 +75,7 @@ def undoing(table: JobTable) -> Work[None]:
     for name, row in draft.nodes_before.items():
         table.set_node(name, row)
     table.gates.undo()
+    table.readiness.undo()
     table.next_id = draft.next_id_before
     draft.feed.take()
     yield from table.pending_limits.settling(table.jobs.peek)

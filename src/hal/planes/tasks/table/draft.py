@@ -177,18 +177,26 @@ class Draft:
 
 
 _TOLD_BEFORE_ENDS = frozenset(
-    {EventKind.ATTEMPTS_STARTED, EventKind.ATTEMPTS_GATED, EventKind.ATTEMPTS_PREEMPTED, EventKind.STARTS_REFUSED}
+    {
+        EventKind.ATTEMPTS_STARTED,
+        EventKind.ATTEMPTS_GATED,
+        EventKind.ATTEMPTS_PROBED,
+        EventKind.ATTEMPTS_PREEMPTED,
+        EventKind.STARTS_REFUSED,
+    }
 )
 """Their attempts were allocated by an earlier commit, so they may go to the front of this one."""
 
 _LISTS = {
     EventKind.JOBS_ENDED: "ended",
+    EventKind.JOBS_REPLACED: "replacements",
     EventKind.ATTEMPTS_ALLOCATED: "attempts",
     EventKind.ATTEMPTS_STARTED: "attempts",
     EventKind.ATTEMPTS_ENDED: "attempts",
     EventKind.ATTEMPTS_PREEMPTED: "attempts",
     EventKind.ATTEMPTS_RESUMED: "attempts",
     EventKind.ATTEMPTS_GATED: "attempts",
+    EventKind.ATTEMPTS_PROBED: "attempts",
     EventKind.STARTS_REFUSED: "attempts",
 }
 """What the list in an event's payload is called."""

@@ -15,6 +15,7 @@ from hal.core.engine.events import (
     ADOPT,
     END,
     INF,
+    START,
     SUBMIT,
     UPDATE,
     AllocationsAdopted,
@@ -27,6 +28,7 @@ from hal.core.engine.events import (
     NodesChanged,
     NodesOffered,
     NodeSpec,
+    StartsRefused,
     SubmitRows,
 )
 from hal.core.model import JobSpec
@@ -133,6 +135,11 @@ class EngineFeed:
             )
         )
 
+    def refuse(self, job: int, task: int, attempt: int) -> None:
+        """A start that was assumed does not happen: its task waits again, at the same place."""
+        self._begin("refuse")
+        self._rows.append((job, task, attempt, 0, 0, -1))
+
     def update(self, job: int, priority: int, walltime_ms: int) -> None:
         """New limits of waiting tasks and running attempts."""
         self._begin("update")
@@ -187,6 +194,8 @@ class EngineFeed:
                 AllocationsAdopted(np.array(rows, ADOPT), index, names, self._interning.classes, self._interning.owners)
             )
             self._places = []
+        elif before == "refuse":
+            self._events.append(StartsRefused(np.array(rows, START)))
         elif before == "update":
             self._events.append(JobsUpdated(np.array(rows, UPDATE)))
         elif before == "node":

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, Final
 
 from hal.core.model import to_json
+from hal.core.model.name_patterns import name_matches
 from hal.core.model.policy_scope import Owner
 from hal.planes.tasks.live.job import LiveJob
 from hal.planes.tasks.slices import CHEAP_A_SLICE, Work
@@ -193,8 +194,8 @@ class JobsById:
         return sorted(found)
 
     def matching(self, wanted: JobFilter) -> Work[list[int]]:
-        """Ids of jobs that match everything that the filter sets, ascending. O(jobs), in slices: none may come or go
-        meanwhile."""
+        """Ids of jobs that match everything that the filter sets, ascending: of its states, a task is in one of them.
+        O(jobs), in slices: none may come or go meanwhile."""
         jobs = list(self._live.values())
         found: list[int] = []
         for at in range(0, len(jobs), CHEAP_A_SLICE):
@@ -223,10 +224,10 @@ class JobsById:
 
 def _matches(job: LiveJob, wanted: JobFilter) -> bool:
     return (
-        (not wanted.states or job.state in wanted.states)
+        (not wanted.states or any(map(job.counts.of, wanted.states)))
         and (not wanted.user or job.user == wanted.user)
         and (not wanted.queue or job.queue == wanted.queue)
-        and (not wanted.name or job.name == wanted.name)
+        and (not wanted.name or name_matches(job.name or job.spec.title, wanted.name))
         and (not wanted.account or job.account == wanted.account)
         and all(k in job.spec.labels and (not v or job.spec.labels[k] == v) for k, v in wanted.labels.items())
     )

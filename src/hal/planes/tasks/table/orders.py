@@ -15,10 +15,12 @@ from hal.wire.frames.agent_keeper import StepStart, StepTemplate, StopReason
 
 
 class Eviction(Struct, frozen=True):
-    """How steps are asked to leave: by `signal`, to save their work within `grace_ms`; or, without, by SIGTERM."""
+    """How steps are asked to leave: by `signal`, to save their work within `grace_ms`, and then by SIGTERM, to end
+    within `last_grace_ms`; or, without a signal, by SIGTERM, to end within `grace_ms`."""
 
     signal: str = ""
     grace_ms: int = DEFAULT_GRACE_MS
+    last_grace_ms: int = 0
 
 
 @dataclass(slots=True)
@@ -26,9 +28,9 @@ class Orders:
     """What one node is sent after the commit, in this order."""
 
     templates: dict[int, StepTemplate] = field(default_factory=dict)
-    """By job."""
+    """By job; by its negative id what its steps have in common on nodes where its command does not run."""
     starts: list[StepStart] = field(default_factory=list)
-    """`template` holds the job's id; whoever frames them puts the position there."""
+    """`template` holds that key; whoever frames them puts the position there."""
     lost: list[StepId] = field(default_factory=list)
     """Given away without a word of the node: no start of one may leave any more, and what began is ended."""
     stops: dict[StopReason, list[StepId]] = field(default_factory=dict)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from hal.core.engine.events import INF, SubmitRows, submit_rows
 from hal.core.model import JobSpec, TaskState
+from hal.core.model.name_patterns import name_matches
 from hal.core.model.policy_scope import Owner
 from hal.store.pending_columns import PendingColumns
 from hal.store.views import JobFilter
@@ -138,8 +139,15 @@ class PendingJobs:
             ]
         )
         if wanted.name:
-            same = np.array([name == wanted.name for name in columns.names], bool)
-            indices = indices[same[np.frombuffer(columns.name, np.int32)[indices]]]
+            names = np.frombuffer(columns.name, np.int32)[indices]
+            same = np.array([bool(name) and name_matches(name, wanted.name) for name in columns.names], bool)[names]
+            nameless = np.array([not name for name in columns.names], bool)[names]
+            if nameless.any():
+                # Those are shown by their programs.
+                shapes = np.frombuffer(columns.shape, np.int32)[indices[nameless]]
+                like = [one for one in np.unique(shapes).tolist() if name_matches(columns.title(one), wanted.name)]
+                same[nameless] = np.isin(shapes, like)
+            indices = indices[same]
         if wanted.labels:
             shapes = np.frombuffer(columns.shape, np.int32)[indices]
             alike = [shape for shape in np.unique(shapes).tolist() if _has(columns.spec_of_shape(shape), wanted.labels)]

@@ -13,7 +13,8 @@ from hal.core.model import TaskState, each_dependency
 from hal.core.model.policy_scope import Owner
 from hal.planes.tasks.live.attempt import Attempt
 from hal.planes.tasks.live.job import LiveJob
-from hal.planes.tasks.live.node import GONE, node_spec
+from hal.planes.tasks.live.node import GONE
+from hal.planes.tasks.live.replacing import Replacing, held_by, replacement_of
 from hal.planes.tasks.live.standings import EndedJob
 from hal.planes.tasks.live.task_ranges import TaskRange, TaskRanges, made_of, summed
 from hal.planes.tasks.live.task_sets import TaskSet, complement, merged
@@ -55,8 +56,18 @@ def load(table: JobTable, loaded: Loaded) -> list[Event]:
                 if other in past:
                     table.ended[other] = past[other]
             table.begin_waiting(job)
+    for job in table.jobs.objects():
+        _adopt_replacement(table, job, loaded.now_ms)
     table.count_waiting()
     return engine_events(table)
+
+
+def _adopt_replacement(table: JobTable, job: LiveJob, now_ms: int) -> None:
+    """Take over a replacement that an earlier controller began."""
+    asked = replacement_of(job.spec)
+    old = None if asked is None else table.jobs.peek(asked.job)
+    if old is not None and old.hold and old.reason == held_by(job.id):
+        table.replacements[job.id] = Replacing(old.id, now_ms, now_ms)
 
 
 def engine_events(table: JobTable) -> list[Event]:
@@ -70,11 +81,12 @@ def engine_events(table: JobTable) -> list[Event]:
     for in_columns in table.jobs.in_columns:
         table.draft.feed.submit_pending_jobs(in_columns, table.class_of)
     events: list[Event] = [ConfigChanged(table.engine_config)]
-    if table.nodes:
-        events.append(NodesChanged(tuple(node_spec(row) for row in table.nodes.values())))
-    if table.offers:
-        events.append(NodesOffered(table.offers_by_name))
     adopted = _adopted(table)
+    table.gpus.begin(table.nodes.values())
+    if table.nodes:
+        events.append(NodesChanged(tuple(table.node_spec(row) for row in table.nodes.values())))
+    if table.offers:
+        events.append(NodesOffered(table.offers_of_engine))
     if adopted is not None:
         events.append(adopted)
     # Last: an attempt that ends on other nodes may hold a part of one that was removed.
@@ -162,6 +174,8 @@ def _attempt(row: AttemptRow) -> Attempt:
         stopping=row.cause,
         steps=row.steps,
         preemption=row.preemption,
+        gpus=row.gpus,
+        port=row.port,
     )
 
 
@@ -184,6 +198,8 @@ def _past(row: JobRow, succeeded: TaskSet | None) -> EndedJob:
 
 def _adopted(table: JobTable) -> AllocationsAdopted | None:
     """All active attempts as one block."""
+    table.gpus.clear()
+    table.ports.clear()
     rows: list[tuple[int, ...]] = []
     node_indices: list[int] = []
     names = {name: index for index, name in enumerate(table.nodes)}
@@ -192,8 +208,12 @@ def _adopted(table: JobTable) -> AllocationsAdopted | None:
         request, owner = table.interning.class_index(job.request), table.interning.owner_index(job.owner)
         walltime = INF if job.walltime_ms is None else job.walltime_ms
         for attempt in job.active.values():
+            if attempt.port:
+                table.take_port(job.id, attempt)
             if attempt.credit:
                 continue
+            if attempt.gpus:
+                table.gpus.take(attempt.nodes, attempt.gpus)
             start_ms = attempt.allocated_ms if attempt.started_ms is None else attempt.started_ms
             paused_ms = attempt.preemption.paused_ms if attempt.preemption else 0
             rows.append(

@@ -77,11 +77,13 @@ def operations(
             out.append(EditJobs(edits))
     if draft.new_attempts:
         out.append(InsertAttempts([attempt_row(key[0], attempt) for key, attempt in draft.new_attempts.items()]))
-    marks = [_mark(key, a) for key, a in draft.marked_attempts.items() if key not in draft.ended_attempts]
+    # The end of an attempt says all but for whom it was preempted or by whom it was evicted.
+    ended = draft.ended_attempts
+    marks = [_mark(key, a) for key, a in draft.marked_attempts.items() if key not in ended or a.preemption is not None]
     if marks:
         out.append(MarkAttempts(marks))
-    if draft.ended_attempts:
-        out.append(EndAttempts(list(draft.ended_attempts.values())))
+    if ended:
+        out.append(EndAttempts(list(ended.values())))
     if drop or put:
         out.append(PutTaskRanges(drop, put))
     if progressed:
@@ -148,6 +150,8 @@ def attempt_row(job: int, attempt: Attempt) -> AttemptRow:
         cause=attempt.stopping,
         steps=attempt.steps,
         preemption=attempt.preemption,
+        gpus=attempt.gpus,
+        port=attempt.port,
     )
 
 
@@ -182,6 +186,7 @@ def _edit(job: LiveJob, before: LiveJob | None) -> JobEdit:
         account=job.account,
         priority=job.priority,
         walltime_ms=job.walltime_ms,
+        nodes=UNSET if before is not None and before.spec.nodes == job.spec.nodes else job.spec.nodes,
         hold=job.hold,
     )
 

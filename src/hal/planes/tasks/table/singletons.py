@@ -126,6 +126,14 @@ class Singletons:
             heapq.heappop(heap)
         return heap[0] if heap else None
 
+    def named(self, key: Key) -> tuple[int, ...]:
+        """The live jobs of that name, by ascending id."""
+        return tuple(self._of(key))
+
+    def earlier(self, key: Key, job: int) -> Iterator[int]:
+        """The live jobs of that name that were submitted before."""
+        return (other for other in self._of(key) if other < job)
+
     def is_first(self, key: Key, job: int) -> bool:
         """Whether no live job of that name has a lower id than `job`."""
         if key in self._heaps:

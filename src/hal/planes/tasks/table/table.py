@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from hal.core.engine.classes import ClassSpec
 from hal.core.engine.config import EngineConfig
-from hal.core.engine.events import INF
+from hal.core.engine.events import INF, NodeSpec
 from hal.core.interfaces.admit import Admit
 from hal.core.lifecycle import TASK, TaskCounts, TaskEvent, transition
 from hal.core.model import (
@@ -30,16 +30,23 @@ from hal.core.model import (
     StepId,
     TaskState,
 )
+from hal.core.model.devices import GPU, GPU_PART, GPU_WHOLE, WHOLE
 from hal.core.model.offer import Offer
 from hal.core.model.policy import Policy
 from hal.core.model.policy_scope import Owner
+from hal.core.model.returning_bookings import ReturningBookings
+from hal.core.model.topology.tree import Topology
 from hal.planes.tasks.dependencies.decisions import current_standings
 from hal.planes.tasks.discarded import Discarded
 from hal.planes.tasks.engine.interning import Interning
 from hal.planes.tasks.live.attempt import Attempt
 from hal.planes.tasks.live.gate_standing import GateStandings
+from hal.planes.tasks.live.gpu_book import GpuBook
 from hal.planes.tasks.live.job import LiveJob, with_state
-from hal.planes.tasks.live.node import eviction_of
+from hal.planes.tasks.live.node import GONE, eviction_of, node_spec
+from hal.planes.tasks.live.port_book import PortBook
+from hal.planes.tasks.live.ready_standing import ReadyStandings
+from hal.planes.tasks.live.replacing import Replacing
 from hal.planes.tasks.live.standings import SINGLETON, EndedJob, Mentions, Phase
 from hal.planes.tasks.live.task_ranges import ONE_TASK, TaskRange, TaskRanges, change, parts_within, slices, take
 from hal.planes.tasks.slices import A_SLICE, Pace, Work
@@ -49,6 +56,7 @@ from hal.planes.tasks.table.jobs_by_id import JobsById
 from hal.planes.tasks.table.pending_limits import PendingLimits
 from hal.planes.tasks.table.singletons import Singletons
 from hal.planes.tasks.table.worklist import Worklist
+from hal.runtime.time_zones import zone_offsets
 from hal.store.operations import NodeRow
 from hal.store.pending_columns import PendingColumns
 
@@ -59,14 +67,22 @@ STEP_SECRET = "step-secret"
 class JobTable:
     """Live jobs, who waits for whom, nodes, and the draft of what is not durable yet."""
 
-    def __init__(self, policy: Policy, config: EngineConfig, rules: Sequence[Admit] = ()) -> None:
+    def __init__(
+        self, policy: Policy, config: EngineConfig, rules: Sequence[Admit] = (), topology: Topology | None = None
+    ) -> None:
         self.policy = policy
         """What holds now; set by `put_policy`."""
         self._config = config
         self.rules = tuple(rules)
         """Of the site, for what is submitted or changed."""
+        self.topology = topology
+        """In which domains nodes are, as the controller read it when it started; None: nobody declared any."""
         self.pending_limits = PendingLimits(policy)
-        self.interning = Interning()
+        self.returning_bookings = ReturningBookings(policy)
+        self.reshaped: set[int] = set()
+        """Jobs of which attempts run that the engine knows in another class or under another owner than what waits."""
+        """Those of the policy that holds now."""
+        self.interning = Interning(gpu_parts=config.gpu_parts)
         self.jobs = JobsById(self._from_columns, self.pending_limits.left_columns)
         self.dependants: dict[int, set[int]] = {}
         """Jobs that wait and name this one; their own `waits` say how."""
@@ -94,6 +110,14 @@ class JobTable:
         where one gets the same id."""
         self.gates = GateStandings()
         """How the gates of active attempts stand."""
+        self.gpus = GpuBook(parts=config.gpu_parts)
+        """Which GPUs the active attempts hold; not stored, for their rows say it."""
+        self.ports = PortBook()
+        """At which ports the ranks of active attempts meet; not stored, for their rows say it."""
+        self.readiness = ReadyStandings()
+        """Whether active attempts of services are ready."""
+        self.replacements: dict[int, Replacing] = {}
+        """Services that take the place of others, by the new job; not stored: rows say which are under way."""
         self.pinned: Counter[int] = Counter()
         """Ended jobs whose rows a request has read and is about to act on, with how many requests; not stored. They are
         not removed meanwhile."""
@@ -143,6 +167,7 @@ class JobTable:
         """Remove a job that has ended."""
         del self.jobs[job.id]
         self.recent_ms.pop(job.id, None)
+        self.reshaped.discard(job.id)
         self.draft.ended_jobs[job.id] = job
 
     def file_name(self, job: LiveJob) -> None:
@@ -253,10 +278,20 @@ class JobTable:
         row = self.nodes.get(name)
         return (row.about.facts.address if row is not None else "") or name
 
+    def take_port(self, job: int, attempt: Attempt) -> None:
+        """An attempt holds its port, wherever its nodes are reached now."""
+        addresses = tuple(map(self.address_of, attempt.nodes))
+        self.ports.take((job, attempt.task, attempt.attempt), attempt.port, addresses)
+
+    def node_spec(self, row: NodeRow) -> NodeSpec:
+        """The node as the engine knows it now."""
+        return node_spec(row, self.gpus, self.topology)
+
     def set_node(self, name: str, row: NodeRow | None) -> None:
         """Set the node as it is from now on; None: forget it."""
         if row is None:
             self.nodes.pop(name, None)
+            self.gpus.forget(name)
         else:
             self.nodes[name] = row
         if row is not None and row.state is NodeState.DRAINING:
@@ -274,12 +309,25 @@ class JobTable:
         if self.draft.offers_before is None:
             self.draft.offers_before = self.offers
         self.offers = offers
-        self.draft.feed.offered(self.offers_by_name)
+        self.draft.feed.offered(self.offers_of_engine)
 
     @property
     def offers_by_name(self) -> tuple[Offer, ...]:
         """All offers, ordered."""
         return tuple(self.offers[name] for name in sorted(self.offers))
+
+    @property
+    def offers_of_engine(self) -> tuple[Offer, ...]:
+        """The same as the engine knows them: with what it counts beside GPUs."""
+        if not self.gpus.parts:
+            return self.offers_by_name
+        return tuple(map(_with_parts, self.offers_by_name))
+
+    def feed_shared_gpus(self) -> None:
+        """Tell the engine what is left of the GPUs of nodes on which some are shared, where that has changed."""
+        for row in self.gpus.take_untold(self.nodes) if self.gpus.parts else ():
+            if row.state not in GONE:
+                self.draft.feed.node(self.node_spec(row))
 
     @property
     def committed_offers(self) -> tuple[Offer, ...]:
@@ -301,13 +349,15 @@ class JobTable:
         self.draft.feed.config(self.engine_config)
 
     def count_waiting(self) -> None:
-        """Count again how many tasks wait within each limit of the policy."""
+        """Read again what is derived from the policy: how many tasks wait within each limit, returning bookings."""
+        self.returning_bookings = ReturningBookings(self.policy)
         self.pending_limits.set_policy(self.policy, self.jobs.objects(), self.jobs.owners_in_columns())
 
     @property
     def engine_config(self) -> EngineConfig:
         """What the engine decides by: its own configuration, and the policy that holds now."""
-        return replace(self._config, policy=self.policy)
+        levels = self.topology.levels if self.topology is not None else ()
+        return replace(self._config, policy=self.policy, zones=zone_offsets(self.policy), levels=levels)
 
     @property
     def committed_policy(self) -> Policy:
@@ -463,6 +513,13 @@ class JobTable:
                 for name, step in attempt.steps_left(job.id):
                     if not node or name == node:
                         self.draft.order(name).recalls.append(step)
+
+
+def _with_parts(offer: Offer) -> Offer:
+    gpus = offer.resources.get(GPU, 0)
+    if not gpus:
+        return offer
+    return replace(offer, resources=offer.resources | {GPU_WHOLE: gpus, GPU_PART: min(gpus, WHOLE)})
 
 
 def _as(after: TaskRange, part: TaskRange) -> TaskRange:

@@ -50,8 +50,8 @@ def enforced(operation: str, identity: Identity, **path: str) -> Visit:
         "headers": [],
         "state": {"visit": visit},
     }
-    rights = Rights(RIGHTS, for_narrowed=ABOUT_JOBS, check_path=PathOwnership(AdasJobs()).check)
-    asyncio.run(rights.enforce(Request(scope)))
+    rights = Rights(RIGHTS, for_narrowed=ABOUT_JOBS)
+    asyncio.run(rights.enforce(Request(scope), PathOwnership(AdasJobs()).check))
     return visit
 
 

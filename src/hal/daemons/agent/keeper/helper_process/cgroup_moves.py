@@ -1,4 +1,5 @@
-"""The moves of a helper into and out of the cgroups of its steps, so that each step's first process is born there.
+"""The moves of a helper into and out of the cgroups of its steps, and onto their CPUs, so that each step's first
+process is born there.
 
 `Moves` are pairs of `cgroup.procs` files: into a cgroup of a step, and back out; the first leads to where processes are
 counted, if they are.
@@ -11,11 +12,12 @@ import os
 import time
 
 Moves = list[tuple[str, str]]
+Cpus = tuple[int, ...]
 
 READ_BYTES = 1 << 16
 MAX_CGROUP_FDS = 256
 STAY_MS = 10
-"""How long a helper may stay in the cgroup of a short step that it has spawned."""
+"""How long a helper may stay in the cgroup of a short step that it has spawned, and on the CPUs of any step."""
 
 
 class CgroupMoves:
@@ -31,6 +33,9 @@ class CgroupMoves:
         """Open `cgroup.procs` files by path."""
         self._held: dict[str, int] = {}
         """Those that this process cannot open again."""
+        self._own_cpus = os.sched_getaffinity(0)
+        self._bound = False
+        """Whether this process is on a step's CPUs only."""
 
     def hold_ways_back(self, paths: list[str]) -> None:
         """Open the files to which this process returns, while it may: kernels check who opened them."""
@@ -57,11 +62,11 @@ class CgroupMoves:
 
     @property
     def inside(self) -> bool:
-        """Whether this process is in the cgroups of a step."""
-        return bool(self._ways_back)
+        """Whether this process is in the cgroups of a step, or on its CPUs only."""
+        return self._bound or bool(self._ways_back)
 
-    def enter(self, moves: Moves) -> list[str]:
-        """Move into a step's cgroups; returns why some could not be entered."""
+    def enter(self, moves: Moves, cpus: Cpus) -> list[str]:
+        """Move into a step's cgroups and onto its CPUs; returns why some could not be entered."""
         ways_back = [back for _, back in moves]
         if self._ways_back != ways_back:
             self.leave()
@@ -73,10 +78,19 @@ class CgroupMoves:
                 self._move(path)
             except OSError as error:
                 failures.append(f"a limit was not set: {path}: {error.strerror}")
+        if cpus:  # after the moves: kernels before 6.2 forget this when a process moves to another cpuset
+            try:
+                os.sched_setaffinity(0, cpus)
+                self._bound = True
+            except OSError as error:
+                failures.append(f"it was not bound to CPUs {', '.join(map(str, cpus))}: {error.strerror}")
+                self.unbind()
+        else:
+            self.unbind()
         return failures
 
     def stay(self) -> None:
-        """Stay where this process is, for `STAY_MS` at most."""
+        """Stay where this process is, and on the CPUs of the step, for `STAY_MS` at most."""
         self.leave_ns = time.monotonic_ns() + STAY_MS * 1_000_000
 
     def leave(self) -> None:
@@ -89,6 +103,14 @@ class CgroupMoves:
             with contextlib.suppress(OSError):  # its own cgroup was removed: it stays where it is
                 self._move(path)
         self._ways_back, self.within = [], []
+
+    def unbind(self) -> None:
+        """Use all CPUs again: not after each step, for the next one is often begun on the same, and to go from one CPU
+        to another takes 50 µs."""
+        if self._bound:
+            self._bound = False
+            with contextlib.suppress(OSError):  # its CPUs were taken from the machine: the kernel has chosen others
+                os.sched_setaffinity(0, self._own_cpus)
 
     def is_inhabited(self, moves: Moves) -> bool:
         """Whether any process but this one is in these cgroups of a step, or in one created inside them."""

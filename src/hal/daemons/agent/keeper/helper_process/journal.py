@@ -5,6 +5,7 @@ count.
                              uid: whom it serves, or -1: whom its keeper runs as
     I step slot [after]      about to spawn; slot: its cgroup, or -; after: the step whose slot it inherited
     O step number [number]   the spare files of its stdout and stderr, in the journal's name and these numbers
+    B step cpu[,cpu]         the CPUs on which it runs; without this line on all
     P step pid wall_ms boot_ms mark      mark: the hard limit that all processes of the step have, or 0
     F seq step code wall_ms message      no process could be made: the job's fault
     U step                   no process could be made: this node's fault; it may run elsewhere

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from hal.daemons.agent.keeper.helper_process.cgroup_moves import Moves
+from hal.daemons.agent.keeper.helper_process.cgroup_moves import Cpus, Moves
 from hal.daemons.agent.keeper.helper_process.own_files import Streams
 
 
@@ -34,6 +34,7 @@ class Order:
     """One step to spawn, as the keeper sent it."""
 
     __slots__ = (
+        "cpus",
         "env",
         "given",
         "may_stay",
@@ -55,6 +56,7 @@ class Order:
         slot: str,
         moves: Moves,
         may_stay: bool,
+        cpus: Cpus = (),
         until_boot_ms: int = 0,
         streams: Streams | None = None,
         given: Given | None = None,
@@ -69,6 +71,8 @@ class Order:
         self.moves = moves
         self.may_stay = may_stay
         """Whether the helper may stay in its cgroups for a moment."""
+        self.cpus = cpus
+        """On which it runs, ascending; (): on all, or, if it waits for a slot, on those of the step that had it."""
         self.until_boot_ms = until_boot_ms
         """When its credit ends, by the boot clock, if it was sent ahead."""
         self.streams = streams
@@ -94,10 +98,11 @@ class Orders:
         """Add an order that waits for the slot of a step of its job."""
         self._ahead.setdefault(job_of(waiting.step), {})[waiting.step] = waiting
 
-    def give_slot(self, step: str, after: str) -> None:
-        """Let a waiting order begin in the slot of a step that has ended, as the keeper decided."""
+    def give_slot(self, step: str, after: str, cpus: Cpus) -> None:
+        """Let a waiting order begin in the slot of a step that has ended, on its CPUs, as the keeper decided."""
         order = self.forget(step)
         if order is not None:
+            order.cpus = cpus
             self.ready.append((order, after))
 
     def waiting(self, job: str) -> list[str]:

@@ -8,6 +8,7 @@ file that is written.
 from __future__ import annotations
 
 import os
+import stat
 
 from hal.daemons.agent.keeper.helper_process.spawn_failures import NODE_ERRORS, CannotSpawnError, CannotSpawnHereError
 from hal.runtime.regular_files import NotRegularError, open_regular
@@ -51,8 +52,15 @@ def _open(name: str, path: str, flags: int) -> int:
     try:
         if path == os.devnull:
             return os.open(path, flags & ~(os.O_CREAT | os.O_TRUNC) | os.O_CLOEXEC)
-        fd = open_regular(path, flags, mode=MODE, follow=flags == os.O_RDONLY or _is_own_link(path))
-        os.set_blocking(fd, True)
+        follow = flags == os.O_RDONLY or _is_own_link(path)
+        fd = open_regular(path, flags & ~os.O_TRUNC, mode=MODE, follow=follow)
+        try:
+            os.set_blocking(fd, True)
+            if flags != os.O_RDONLY:
+                _begin(fd, f"{name} '{path}'", empty=bool(flags & os.O_TRUNC))
+        except BaseException:
+            os.close(fd)
+            raise
     except NotRegularError as error:
         raise CannotSpawnError(126, f"{name} '{path}' cannot be used: {error.strerror}") from None
     except OSError as error:
@@ -61,6 +69,23 @@ def _open(name: str, path: str, flags: int) -> int:
             raise CannotSpawnHereError(reason) from None
         raise CannotSpawnError(126, reason) from None
     return fd
+
+
+def _begin(fd: int, what: str, *, empty: bool) -> None:
+    """Begin to write to a file, unless somebody else has put it into a directory like /tmp, who could read what is
+    written: as the kernel has it with fs.protected_regular.
+
+    Raises:
+        CannotSpawnError: somebody has.
+        OSError: it cannot be emptied.
+    """
+    info = os.fstat(fd)
+    if info.st_uid != os.geteuid():
+        place = os.stat(os.path.dirname(os.readlink(f"/proc/self/fd/{fd}")))
+        if place.st_mode & stat.S_ISVTX and place.st_mode & stat.S_IWOTH and info.st_uid != place.st_uid:
+            raise CannotSpawnError(126, f"{what} cannot be used: it is another user's, where everybody may write")
+    if empty:
+        os.ftruncate(fd, 0)
 
 
 def _is_own_link(path: str) -> bool:

@@ -7,11 +7,14 @@ import errno
 import os
 import signal
 import stat
+import sys
 from typing import Any
 
 from hal.daemons.agent.keeper.helper_process.spawn_failures import NODE_ERRORS, CannotSpawnError, CannotSpawnHereError
 from hal.runtime.regular_files import read_regular
 
+MAX_PATH_SHOWN = 60
+"""Characters of a PATH that an error shows."""
 MAX_INTERPRETER_BYTES = 256
 
 _DEFAULT_SIGNALS = (
@@ -44,6 +47,9 @@ class Recipe:
         self.env: dict[str, str] = variables | plain["env"]
         self.workdir: str = plain["workdir"]
         self.sandbox: tuple[str, ...] = tuple(plain["sandbox"])
+        self.interactive: str = plain["interactive"]
+        self.hangup = "continue" if plain["continues"] else "end"
+        self.gpus = bool(plain["gpu_milli"])
         self._program = ""
         """Where argv[0] was found, once it was looked up."""
 
@@ -82,6 +88,12 @@ class Recipe:
         if not self._program or not os.access(self._program, os.X_OK):
             self._program = _find_program(name, self.env.get("PATH", ""))
         return self._program
+
+
+def held(recipe: Recipe, program: str, argv: list[str]) -> list[str]:
+    """Build the command of the process that holds the input and output of an interactive step's program."""
+    holder = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "step_holder.py")
+    return [sys.executable, "-I", "-S", holder, recipe.interactive, recipe.hangup, program, *argv]
 
 
 def spawn(program: str, argv: list[str], env: dict[str, str], actions: tuple[Any, ...]) -> int:
@@ -160,7 +172,15 @@ def _find_program(name: str, path: str) -> str:
             found = found or candidate
     if found:
         raise CannotSpawnError(126, f"'{found}' cannot be run: it is not executable")
-    raise CannotSpawnError(127, f"no such program '{name}'; looked in PATH={path}")
+    raise CannotSpawnError(127, f"no such program '{name}'; looked in PATH={_shown_path(path)}")
+
+
+def _shown_path(path: str) -> str:
+    """The first directories, and how many there are: this text is in a row of a list."""
+    if len(path) <= MAX_PATH_SHOWN:
+        return path
+    first = path[:MAX_PATH_SHOWN].rpartition(":")[0] or path[:MAX_PATH_SHOWN]
+    return f"{first}:… ({path.count(':') + 1} directories)"
 
 
 def _posix_spawn(program: str, argv: list[str], env: dict[str, str], actions: tuple[Any, ...]) -> int:

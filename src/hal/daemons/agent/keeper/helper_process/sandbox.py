@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 
+from hal.daemons.agent.keeper.helper_process.device_files import gpu_files
 from hal.daemons.agent.keeper.helper_process.spawn_failures import CannotSpawnError, CannotSpawnHereError
 from hal.runtime.regular_files import NotRegularError, read_regular
 
@@ -18,7 +19,8 @@ ENV = "/usr/bin/env"
 SHELL = "/bin/sh"
 FOR_STEPS = "TERM,INT,HUP,QUIT,USR1,USR2"
 """Signals that bubblewrap's own process leaves to the step."""
-PRIVATE = ("/tmp", "/var/tmp", "/dev/shm")
+SHARED_MEMORY = "/dev/shm"
+PRIVATE = ("/tmp", "/var/tmp", SHARED_MEMORY)
 WRITABLE = "writable="
 MAX_LINE_BYTES = 4_096
 
@@ -41,6 +43,8 @@ def sandboxed(
     here: str,
     keeps: bool = False,
     script: bool = False,
+    gpus: bool = False,
+    own_files: tuple[str, ...] = (),
 ) -> list[str]:
     """Build the command that runs a program in a sandbox.
 
@@ -51,6 +55,8 @@ def sandboxed(
         here: the directory that it begins in.
         keeps: the job has named that directory, so it may write there.
         script: the program is a script of the job, in a directory of HAL's.
+        gpus: the job asks for GPUs.
+        own_files: device files of those that are its own; (): not known, so it has those of all.
     Raises:
         CannotSpawnError: the job names a directory that does not exist here.
         CannotSpawnHereError: this node has no bubblewrap.
@@ -63,6 +69,12 @@ def sandboxed(
         command += ["--ro-bind", "/", "/", "--dev-bind", "/dev", "/dev"]
     else:
         command += ["--dev-bind", "/", "/"]
+    if "own-dev" in words:
+        command += ["--dev", "/dev"]
+        for path in gpu_files(own_files) if gpus else ():
+            command += ["--dev-bind-try", path, path]
+    if "private-tmp" not in words and ("own-dev" in words or "read-only" in words):
+        command += ["--ro-bind-try" if "read-only" in words else "--bind-try", SHARED_MEMORY, SHARED_MEMORY]
     mounts = _mounts(words, env, here, keeps=keeps) + _of_hal(env, program if script else "")
     for _, _, mount in sorted(mounts):
         command += mount

@@ -20,11 +20,14 @@ MAX_DIRECTORY_FDS = 64
 
 
 class Directories:
-    """Directories below that of all steps, held open: each stays the same, whatever a job puts in its place later."""
+    """Directories below that of all steps, held open: each stays the same, whatever a job puts in its place later.
+
+    A descriptor is good until as many other directories were asked for as are held open.
+    """
 
     def __init__(self) -> None:
         self._open: dict[str, int] = {}
-        """Descriptors by path."""
+        """Descriptors by path; what was asked for last comes last."""
 
     def open(self, path: str) -> int:
         """Return a descriptor of a directory, which is created if it does not exist.
@@ -33,7 +36,7 @@ class Directories:
             NotRegularError: something else is there, or in the place of the directory of all steps.
             OSError: as mkdir(2).
         """
-        fd = self._open.get(path)
+        fd = self._held(path)
         if fd is not None:
             return fd
         root, name = os.path.split(path)
@@ -52,7 +55,7 @@ class Directories:
 
     def existing(self, path: str) -> int:
         """As `open`, without creating it: -1 if it does not exist."""
-        fd = self._open.get(path)
+        fd = self._held(path)
         if fd is not None:
             return fd
         root, name = os.path.split(path)
@@ -72,6 +75,12 @@ class Directories:
         fd = self._open.pop(path, None)
         if fd is not None:
             os.close(fd)
+
+    def _held(self, path: str) -> int | None:
+        fd = self._open.pop(path, None)
+        if fd is not None:
+            self._open[path] = fd
+        return fd
 
     def _keep(self, path: str, fd: int) -> int:
         if len(self._open) >= MAX_DIRECTORY_FDS:

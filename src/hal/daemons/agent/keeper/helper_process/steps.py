@@ -16,20 +16,20 @@ from typing import Any
 
 from hal.daemons.agent.keeper.helper_process.account import Account
 from hal.daemons.agent.keeper.helper_process.captures import Captures, Spare
-from hal.daemons.agent.keeper.helper_process.cgroup_moves import CgroupMoves, Moves
+from hal.daemons.agent.keeper.helper_process.cgroup_moves import CgroupMoves, Cpus, Moves
 from hal.daemons.agent.keeper.helper_process.children import Children, mark_of, outside_pid, session_of
 from hal.daemons.agent.keeper.helper_process.journal import MAX_JOURNAL_BYTES, Journal
 from hal.daemons.agent.keeper.helper_process.keeper_link import MAX_TEXT, KeeperLink
 from hal.daemons.agent.keeper.helper_process.orders import Given, Order, Orders, job_of
 from hal.daemons.agent.keeper.helper_process.own_files import open_own
-from hal.daemons.agent.keeper.helper_process.programs import Recipe, spawn
+from hal.daemons.agent.keeper.helper_process.programs import Recipe, held, spawn
 from hal.daemons.agent.keeper.helper_process.sandbox import sandboxed
 from hal.daemons.agent.keeper.helper_process.spawn_failures import CannotSpawnError, CannotSpawnHereError
 from hal.daemons.agent.keeper.helper_process.step_files import Directories, write_script
 
 FLUSH_EVERY = 4
 """Spawns after which the keeper gets a report, if more are waiting."""
-ORDER_FIELDS = 9
+ORDER_FIELDS = 10
 """Fields of an order without what its keeper has opened for it: as `Order` takes them."""
 MAX_GIVEN_JOURNAL_BYTES = 1 << 20
 """A helper that cannot rewrite its journal is replaced when it exceeds this."""
@@ -40,12 +40,14 @@ LIMITS = (resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE, resource.RLIMIT_AS, res
 class RunningStep:
     """A step whose first process was not reaped yet."""
 
-    __slots__ = ("journalled", "mark", "moves", "outputs", "step")
+    __slots__ = ("cpus", "journalled", "mark", "moves", "outputs", "step")
 
-    def __init__(self, step: str, mark: int, moves: Moves, outputs: list[Spare], journalled: str) -> None:
+    def __init__(self, step: str, mark: int, moves: Moves, cpus: Cpus, outputs: list[Spare], journalled: str) -> None:
         self.step = step
         self.mark = mark
         self.moves = moves
+        self.cpus = cpus
+        """On which it runs; whoever inherits its slot does, too."""
         self.outputs = outputs
         self.journalled = journalled
         """Its lines in the journal."""
@@ -105,7 +107,7 @@ class Helper:
         elif kind == "Q":
             self._orders.add_ahead(self._order(message[1:]))
         elif kind == "B":
-            self._orders.give_slot(message[1], message[2])
+            self._orders.give_slot(message[1], message[2], message[3])
         elif kind == "K":
             for step in message[1]:
                 order = self._orders.forget(step)
@@ -145,6 +147,7 @@ class Helper:
             self._flush()
         if self._cgroups.inside and now_ns >= self._cgroups.leave_ns:
             self._cgroups.leave()
+            self._cgroups.unbind()
         due_ns = self._link.due_ns
         due = [due_ns] if due_ns is not None else []
         due += [self._cgroups.leave_ns] if self._cgroups.inside else []
@@ -209,6 +212,8 @@ class Helper:
         numbers = [spare.number for spare in outputs] if order.given is None else order.given.numbers
         if numbers:
             first += f"O {step} {' '.join(map(str, numbers))}\n"
+        if order.cpus:
+            first += f"B {step} {','.join(map(str, order.cpus))}\n"
         if not self._journal.write(first):
             self._journal.give_up()
             self._cgroups.leave()
@@ -229,7 +234,7 @@ class Helper:
             actions = tuple([(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in fds.items()])
             if recipe.script:
                 program = order.given.script if order.given is not None else self._write_script(order, recipe)
-                argv = [program]
+                argv = [program, *recipe.argv]
             else:
                 program, argv = recipe.program(), recipe.argv
             merged = recipe.env | order.env
@@ -242,7 +247,12 @@ class Helper:
                     here=os.getcwd(),
                     keeps=bool(recipe.workdir),
                     script=bool(recipe.script),
+                    gpus=recipe.gpus,
+                    own_files=tuple(filter(None, order.env.get("HAL_DEVICE_FILES", "").split(","))),
                 )
+                program = argv[0]
+            if recipe.interactive:
+                argv = held(recipe, program, argv)
                 program = argv[0]
             for problem in self._enter_cgroups(order):
                 self._link.report("N", step, problem)
@@ -265,13 +275,13 @@ class Helper:
             self._link.report("U", step, str(failure))
             return
         if failure is not None:
-            self._fail(step, failure)
+            self._fail(step, order.cpus, failure)
             return
         self._cgroups.stay()
         reported = pid if self._proc < 0 else outside_pid(self._proc, pid)
         line = f"P {step} {reported} {wall_ms} {boot_ms} {mark}\n"
         self._journal.write(line)
-        self.running[pid] = RunningStep(step, mark, order.moves, outputs, first + line)
+        self.running[pid] = RunningStep(step, mark, order.moves, order.cpus, outputs, first + line)
         report = self._link.report_later if after else self._link.report
         report("P", step, reported, wall_ms, boot_ms, mark)
 
@@ -303,13 +313,14 @@ class Helper:
             self.captures.ended(outputs, left=False)
 
     def _enter_cgroups(self, order: Order) -> list[str]:
-        """Move into a step's cgroups, unless the keeper has moved us; returns why some could not be entered."""
+        """Move into a step's cgroups, unless the keeper has moved us, and onto its CPUs; returns why some could not be
+        entered."""
         if order.given is not None:
             if not order.given.into:
-                return []
+                return self._cgroups.enter([], order.cpus)
             self._cgroups.receive(order.moves, order.given.into)
             order.given.into = []
-        return self._cgroups.enter(order.moves)
+        return self._cgroups.enter(order.moves, order.cpus)
 
     def _write_script(self, order: Order, recipe: Recipe) -> str:
         """Raises:
@@ -322,7 +333,7 @@ class Helper:
         for step, problem in self.captures.name_written() if self.captures is not None else ():
             self._link.report("N", step, problem)
 
-    def _fail(self, step: str, error: CannotSpawnError) -> None:
+    def _fail(self, step: str, cpus: Cpus, error: CannotSpawnError) -> None:
         self._seq += 1
         wall_ms = time.time_ns() // 1_000_000
         message = " ".join(error.message.split())[:MAX_TEXT]
@@ -332,7 +343,7 @@ class Helper:
         heir = self._heir_of(step)
         self._link.report("F", self._seq, step, error.code, message, wall_ms, heir.step if heir else "")
         if heir:
-            self._inherit(heir, step)
+            self._inherit(heir, step, cpus)
 
     # ── inherit a slot ────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -352,9 +363,10 @@ class Helper:
                 self._return(order)
         return None
 
-    def _inherit(self, order: Order, after: str) -> None:
-        """Begin a step in the slot of one that ended; not if the keeper has ended meanwhile."""
+    def _inherit(self, order: Order, after: str, cpus: Cpus) -> None:
+        """Begin a step in the slot of one that ended, on its CPUs; not if the keeper has ended meanwhile."""
         if not self.closed:
+            order.cpus = cpus
             self._begin(order, after)
             os.chdir("/")
 
@@ -381,7 +393,7 @@ class Helper:
         alive = {one.mark for one in self.running.values()}
         wall_ms = time.time_ns() // 1_000_000
         lines = []
-        ends: list[tuple[Any, ...]] = []
+        ends: list[tuple[tuple[Any, ...], Cpus]] = []
         for one, pid, status, usage, inhabited in ended:
             # A stray that has neither the session nor the mark of a running step may belong to any of them.
             left = inhabited or any(
@@ -402,25 +414,25 @@ class Helper:
             line = f"X {self._seq} {one.step} {status} {wall_ms} {' '.join(map(str, numbers))} {int(left)}\n"
             lines.append(line)
             self._unconfirmed[self._seq] = line
-            ends.append((self._seq, one.step, status, wall_ms, numbers, int(left)))
+            ends.append(((self._seq, one.step, status, wall_ms, numbers, int(left)), one.cpus))
         self._journal.write("".join(lines))
         self._report_ends(ends)
 
-    def _report_ends(self, ends: list[tuple[Any, ...]]) -> None:
+    def _report_ends(self, ends: list[tuple[tuple[Any, ...], Cpus]]) -> None:
         """Report ends, each with the step that inherits the slot, and begin those steps."""
-        heirs: list[tuple[Order, str]] = []
-        for end in ends:
+        heirs: list[tuple[Order, str, Cpus]] = []
+        for end, cpus in ends:
             step, left = end[1], end[5]
             heir = None if left else self._heir_of(step)
             if heir:
                 self._link.report_later("X", *end, heir.step)
-                heirs.append((heir, step))
+                heirs.append((heir, step, cpus))
             else:
                 self._link.report("X", *end, "")
         if not heirs:
             self._cgroups.leave()
-        for order, after in heirs:
-            self._inherit(order, after)
+        for order, after, cpus in heirs:
+            self._inherit(order, after, cpus)
 
 
 def _own_limits() -> list[tuple[int, int]]:

@@ -41,6 +41,7 @@ STATE: Final = Param(
     schema=TEXT,
     example="running,pending",
 )
+TASKS: Final = Param(name="tasks", text="`7-9,12` by number, `[7-9,12]` by HAL_ARRAY_INDEX; default: all", schema=TEXT)
 DEFAULT_WAIT_S: Final = 30.0
 TIMEOUT: Final = Param(
     name="timeout_s",

@@ -167,5 +167,6 @@ EVENTS: Final = (
         result=EventsPage,
         media={EVENT_STREAM: {"type": "string"}},
         problems=("400", "404", "409", "503"),
+        for_job_tokens=True,
     ),
 )

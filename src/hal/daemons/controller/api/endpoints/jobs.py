@@ -20,6 +20,7 @@ from hal.daemons.controller.api.endpoints.endpoint import (
     KEY,
     LIMIT,
     STATE,
+    TASKS,
     TEXT,
     TIMEOUT,
     Body,
@@ -34,22 +35,25 @@ from hal.daemons.controller.api.requests.ownership import (
     check_as_whom,
     check_owners,
     check_patch,
+    check_replaced,
     check_specs,
     control_some,
     in_its_queue,
     narrowed,
 )
-from hal.daemons.controller.api.requests.parameters import JOB_FILTERS, job_filter, key_of
+from hal.daemons.controller.api.requests.parameters import JOB_FILTERS, job_filter, key_of, states_of, tasks_named
 from hal.daemons.controller.service.controller_api import ControllerApi
 from hal.daemons.controller.service.idempotency import Key
 from hal.daemons.controller.service.jobs.control import Action
 from hal.daemons.controller.service.jobs.jobs import Submitted
-from hal.daemons.controller.service.jobs.views import JobView, TaskView, WhyView
-from hal.daemons.controller.service.outcomes import Outcomes
-from hal.planes.tasks import JobPatch
+from hal.daemons.controller.service.jobs.views import JobView, TaskView, UpdatedView, WhyView
+from hal.daemons.controller.service.outcomes import Outcomes, refusals_of
+from hal.planes.tasks import JobPatch, patch_of
 from hal.rest.answers import VIEWS_A_SLICE, free, json_answer, page_cursor, sliced_answer
+from hal.rest.bodies import plain_json
 from hal.rest.identity import Visit
 from hal.rest.rights import OPERATORS, OWNERS
+from hal.runtime.step_users import Serving
 from hal.store import JobFilter
 
 
@@ -71,16 +75,21 @@ class ControlBody(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
     """The jobs and tasks that a request changes."""
 
     ids: list[str] = []
-    """`42` for a job, `42.7` for its task 7."""
+    """`42` for a job; `42.7`, `42.7-9`, `42.1,3,5-9:2` for its tasks by number, `42[1,3-5]` by HAL_ARRAY_INDEX."""
+    states: str = ""
+    """Of what `ids` name, only tasks in these states: a comma list."""
     filter: dict[str, str] | None = None
-    """Live jobs that match all of state, user, queue, name, account, label; requeue: ended ones too if asked."""
+    """Live jobs that match all of state, user, queue, name, account, label; requeue: ended ones too if asked. The
+    state is that of tasks: of an array, cancel, requeue and evict take those tasks alone."""
 
 
 class RemoveBody(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The ended jobs that a request removes."""
 
     ids: list[str] = []
-    """`42`; whole jobs only."""
+    """`42` for a job with all of its tasks; `42.7`, `42.7-9`, `42[1,3-5]` for some of them, as in `ControlBody`."""
+    states: str = ""
+    """Of what `ids` name, only tasks that ended in these states: a comma list."""
     filter: dict[str, str] | None = None
     """The oldest 10,000 ended jobs that match all of state, user, queue, name, account, label."""
     ended_before_ms: int | None = None
@@ -116,8 +125,9 @@ class EvictBody(ControlBody, frozen=True, forbid_unknown_fields=True, omit_defau
 async def submit(api: ControllerApi, call: Call) -> object:
     """All jobs of the body, or none."""
     dry_run = call.params.flag("dry_run")
-    specs, wanted, key = await beside(api.runtime, call.raw, partial(_submission, api, call))
+    specs, wanted, key = await beside(api.runtime, call.raw, partial(_submission, call, *api.jobs.serving()))
     await check_owners(call.visit, api.jobs, wanted)
+    await check_replaced(call.visit, api.jobs, specs)
     try:
         done = await api.jobs.submit(specs, call.submitter, dry_run=dry_run, key=key)
         call.visit.targets.append(_range_of(done.ids))
@@ -129,10 +139,10 @@ async def submit(api: ControllerApi, call: Call) -> object:
         await free(api.runtime, specs)
 
 
-def _submission(api: ControllerApi, call: Call) -> tuple[list[JobSpec], set[int], Key | None]:
+def _submission(call: Call, serving: Serving, owner: str) -> tuple[list[JobSpec], set[int], Key | None]:
     """What a submission says: its jobs, those of others that they wait for, its key."""
     specs = in_its_queue(call.visit, specs_of(call.raw))
-    check_as_whom(call.visit.identity, api.jobs.serving, api.jobs.owner, specs)
+    check_as_whom(call.visit.identity, serving, owner, specs)
     return specs, check_specs(call.visit, specs), key_of(call.request, call.raw, call.visit.identity)
 
 
@@ -148,13 +158,22 @@ async def list_jobs(api: ControllerApi, call: Call) -> object:
     """A page of those that the caller may see."""
     limit = call.params.limit()
     wanted = narrowed(call.visit, call.params.job_filter(), delegations=api.delegations)
-    found = await api.jobs.page(wanted, call.params.cursor(), limit)
+    found = await api.jobs.page(
+        wanted, call.params.cursor(), limit, reasons=call.params.flag("reasons"), placed=call.params.flag("placed")
+    )
     return JobsPage(jobs=found, cursor=page_cursor([job.id for job in found], limit))
 
 
 async def get_job(api: ControllerApi, call: Call) -> object:
     """Return a job."""
-    return _shown(call, await api.jobs.get(call.job))
+    params = call.params
+    found = await api.jobs.get(
+        call.job,
+        reasons=params.flag("reasons"),
+        placed=params.flag("placed"),
+        all_dependants=params.flag("all_dependants"),
+    )
+    return _shown(call, found)
 
 
 def _shown(call: Call, job: JobView) -> JobView:
@@ -163,10 +182,14 @@ def _shown(call: Call, job: JobView) -> JobView:
 
 
 async def update_job(api: ControllerApi, call: Call) -> object:
-    """Change a job."""
+    """Change a job, or check a change."""
     change: JobPatch = call.body
-    check_patch(call.visit, change)
-    return await api.jobs.update(call.job, change, call.submitter)
+    await check_owners(call.visit, api.jobs, check_patch(call.visit, change))
+    return await api.jobs.update(call.job, change, call.submitter, dry_run=call.params.flag("dry_run"))
+
+
+def _patch(body: bytes) -> JobPatch:
+    return patch_of(plain_json(body))
 
 
 async def wait_for_job(api: ControllerApi, call: Call) -> object:
@@ -183,7 +206,8 @@ async def explain_job(api: ControllerApi, call: Call) -> object:
 async def list_tasks(api: ControllerApi, call: Call) -> object:
     """Return a page of the tasks of a job."""
     limit = call.params.limit()
-    found = await api.jobs.tasks(call.job, call.params.states(), call.params.cursor(), limit)
+    named = tasks_named(call.params.text("tasks"), call.job, call.params.states())
+    found = await api.jobs.tasks(call.job, named, call.params.cursor(), limit)
     return TasksPage(tasks=found, cursor=page_cursor([task.task for task in found], limit))
 
 
@@ -205,30 +229,42 @@ def _filter_of(asked: ControlBody | RemoveBody, visit: Visit) -> JobFilter | Non
     if unknown:
         raise SpecError(f"filter: '{unknown[0]}' is not a filter", hint=f"they are {', '.join(JOB_FILTERS)}")
     visit.targets.extend(asked.ids)
+    if asked.states:
+        if not asked.ids:
+            raise SpecError("states: goes with ids", hint='a filter names them as {"state": "pending"}')
+        visit.targets.append(f"states={asked.states}")
     visit.targets.extend(f"{name}={value}" for name, value in (asked.filter or {}).items())
     return None if asked.filter is None else job_filter(asked.filter)
+
+
+def _noted(visit: Visit, done: Outcomes) -> Outcomes:
+    """The outcomes; what was refused is noted for the audit log."""
+    visit.targets[:0] = refusals_of(done.results)
+    return done
 
 
 async def control_jobs(action: Action, api: ControllerApi, call: Call) -> object:
     """Change the jobs that are named or match, if the caller may."""
     asked: ControlBody = call.body
-    visit = call.visit
+    visit, dry_run = call.visit, call.params.flag("dry_run")
     wanted = _filter_of(asked, visit)
+    states = states_of(asked.states)
     delegations = api.delegations if action in DELEGATED_ACTIONS else None
     wanted = None if wanted is None else narrowed(visit, wanted, changing=True, delegations=delegations)
     key = key_of(call.request, call.raw, visit.identity)
 
     async def carry_out(ids: Sequence[str]) -> Outcomes:
-        return await api.jobs.control(action, ids, wanted, call.submitter, key=key)
+        return await api.jobs.control(action, ids, wanted, call.submitter, key=key, states=states, dry_run=dry_run)
 
     more = wanted is not None
-    return await control_some(visit, api.runtime, api.jobs, asked.ids, carry_out, more, delegations)
+    done = await control_some(visit, api.runtime, api.jobs, asked.ids, carry_out, more, delegations)
+    return _noted(visit, done)
 
 
 async def remove_jobs(api: ControllerApi, call: Call) -> object:
     """Remove the ended jobs that are named or match, if the caller may."""
     asked: RemoveBody = call.body
-    visit = call.visit
+    visit, states = call.visit, states_of(asked.states)
     wanted = _filter_of(asked, visit)
     if asked.ended_before_ms is not None:
         if asked.ids:
@@ -238,15 +274,15 @@ async def remove_jobs(api: ControllerApi, call: Call) -> object:
     wanted = None if wanted is None else narrowed(visit, wanted, changing=True)
 
     async def carry_out(ids: Sequence[str]) -> Outcomes:
-        return await api.jobs.removal.remove(ids, wanted, call.submitter)
+        return await api.jobs.removal.remove(ids, wanted, call.submitter, states)
 
-    return await control_some(visit, api.runtime, api.jobs, asked.ids, carry_out, wanted is not None)
+    return _noted(visit, await control_some(visit, api.runtime, api.jobs, asked.ids, carry_out, wanted is not None))
 
 
 async def evict_jobs(api: ControllerApi, call: Call) -> object:
     """Evict the jobs that are named or match, and all that runs on the nodes that are named."""
     asked: EvictBody = call.body
-    visit = call.visit
+    visit, dry_run = call.visit, call.params.flag("dry_run")
     wanted, eviction = _filter_of(asked, visit), asked.eviction
     wanted = None if wanted is None else narrowed(visit, wanted, changing=True)
     visit.targets.extend(f"node={name}" for name in asked.nodes)
@@ -259,11 +295,19 @@ async def evict_jobs(api: ControllerApi, call: Call) -> object:
 
     async def carry_out(ids: Sequence[str]) -> Outcomes:
         return await api.jobs.control(
-            Action.EVICT, ids, wanted, call.submitter, key=key, eviction=eviction, nodes=asked.nodes
+            Action.EVICT,
+            ids,
+            wanted,
+            call.submitter,
+            key=key,
+            eviction=eviction,
+            nodes=asked.nodes,
+            states=states_of(asked.states),
+            dry_run=dry_run,
         )
 
     more = wanted is not None or bool(asked.nodes)
-    return await control_some(visit, api.runtime, api.jobs, asked.ids, carry_out, more)
+    return _noted(visit, await control_some(visit, api.runtime, api.jobs, asked.ids, carry_out, more))
 
 
 # ── the rows ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -279,9 +323,13 @@ _CONTROL_TEXT: Final = {
         "For a whole job: the tasks that did not succeed, or all if every task succeeded."
     ),
 }
+DRY_RUN: Final = Param(name="dry_run", text="change nothing; say of how many tasks each is", schema=FLAG)
 _ONE: Final = {"command": ["python3", "train.py"], "request": {"cpu": 4, "memory": "8GiB"}, "walltime": "2h"}
 _ARRAY: Final = {"name": "sweep", "array": "0-999", "script": "#!/bin/sh\nrun --case $HAL_ARRAY_INDEX\n"}
 _FAN_IN: Final = {"name": "report", "command": ["report"], "dependencies": ["afterok:sweep"]}
+
+REASONS: Final = Param(name="reasons", text="show in a few words why a job that waits does: `waiting`", schema=FLAG)
+PLACED: Final = Param(name="placed", text="show where a job runs now: `placement`", schema=FLAG)
 
 JOBS: Final = (
     Endpoint(
@@ -302,6 +350,7 @@ JOBS: Final = (
         status=201,
         or_status={200: "A dry run: the submission would be accepted"},
         problems=("400", "409", "413", "503"),
+        for_job_tokens=True,
     ),
     Endpoint(
         method="GET",
@@ -315,7 +364,11 @@ JOBS: Final = (
             STATE,
             Param(name="user", text="jobs of this user", schema=TEXT),
             Param(name="queue", text="jobs in this queue", schema=TEXT),
-            Param(name="name", text="jobs with exactly this name", schema=TEXT),
+            Param(
+                name="name",
+                text="jobs of this name, or of this program if they have none; `*` and `?` stand for anything",
+                schema=TEXT,
+            ),
             Param(name="account", text="jobs of this account", schema=TEXT),
             Param(
                 name="label",
@@ -323,6 +376,11 @@ JOBS: Final = (
                 schema=TEXT,
                 example="team=blue",
             ),
+            Param(name="node", text="jobs that hold a part of this node now", schema=TEXT),
+            Param(name="submitted_from_ms", text="jobs that were submitted at that time or later", schema=INT),
+            Param(name="submitted_before_ms", text="jobs that were submitted before that time", schema=INT),
+            REASONS,
+            PLACED,
             LIMIT,
             CURSOR,
         ),
@@ -337,9 +395,19 @@ JOBS: Final = (
         name="getJob",
         tag="jobs",
         summary="Show one job, with its spec",
-        params=(JOB,),
+        params=(
+            JOB,
+            REASONS,
+            PLACED,
+            Param(
+                name="all_dependants",
+                text="name in `dependants` also jobs of the same user that no longer wait, among the next 20,000 jobs",
+                schema=FLAG,
+            ),
+        ),
         result=JobView,
         problems=("400", "404"),
+        for_job_tokens=True,
     ),
     Endpoint(
         method="PATCH",
@@ -349,11 +417,23 @@ JOBS: Final = (
         name="updateJob",
         tag="jobs",
         summary="Change a job that has not ended",
-        text="A new walltime also applies to running tasks, counted from their start.",
-        params=(JOB,),
-        body=body_of(JobPatch, {"more time": {"walltime": "4h"}, "hold": {"hold": True}}),
-        result=JobView,
+        text="What waits takes the change; what runs keeps what it was started with, but for `walltime` (counted from "
+        "its start), `priority` and `max_running`. Fields are written as in a submission; lists and tables replace "
+        "those there are, but of `request` only the resources that are named. All fields change, or none.",
+        params=(JOB, Param(name="dry_run", text="check only; return what would change", schema=FLAG)),
+        body=Body(
+            schema=ref("JobPatch"),
+            examples={
+                "more time": {"walltime": "4h"},
+                "hold": {"hold": True},
+                "larger, later": {"request": {"cpu": 4, "memory": "8GiB"}, "dependencies": ["afterok:41"]},
+            },
+            kind=JobPatch,
+            read=_patch,
+        ),
+        result=UpdatedView,
         problems=("400", "404", "409", "413", "503"),
+        for_job_tokens=True,
     ),
     Endpoint(
         method="GET",
@@ -367,6 +447,7 @@ JOBS: Final = (
         params=(JOB, TIMEOUT),
         result=JobView,
         problems=("400", "404", "503"),
+        for_job_tokens=True,
     ),
     Endpoint(
         method="GET",
@@ -379,6 +460,7 @@ JOBS: Final = (
         params=(JOB,),
         result=WhyView,
         problems=("400", "404"),
+        for_job_tokens=True,
     ),
     *(
         Endpoint(
@@ -390,16 +472,18 @@ JOBS: Final = (
             tag="jobs",
             summary=f"{action.capitalize()} jobs and tasks, by id or filter",
             text=f"{text} One outcome for each; a refused one does not affect the others.",
-            params=(KEY,),
+            params=(KEY, DRY_RUN),
             body=body_of(
                 ControlBody,
                 {
                     "by id": {"ids": ["42", "43.7"]},
+                    "tasks": {"ids": ["42.0-9", "43[1,3-5]"], "states": "pending"},
                     "by filter": {"filter": {"user": "alice", "state": "pending"}},
                 },
             ),
             result=Outcomes,
             problems=("400", "409", "413", "503"),
+            for_job_tokens=True,
         )
         for action, text in _CONTROL_TEXT.items()
     ),
@@ -410,21 +494,24 @@ JOBS: Final = (
         right=OWNERS,
         name="removeJobs",
         tag="jobs",
-        summary="Remove ended jobs with their attempts and outputs, by id or filter",
+        summary="Remove ended jobs, or tasks of them, with their attempts and outputs, by id or filter",
         text=(
             "Responds when they are gone for every reader; nodes delete the outputs afterwards, those that are away "
-            "when they are back. Live jobs, and jobs that others wait for, are refused. One outcome for each; a "
+            "when they are back. Live jobs, and jobs that others wait for, are refused. A job of which tasks were "
+            "removed keeps its other tasks and its end, and cannot run again. One outcome for each; a "
             "refused one does not affect the others. If 10,000 match, there may be more: repeat the request."
         ),
         body=body_of(
             RemoveBody,
             {
                 "by id": {"ids": ["42", "43"]},
+                "tasks": {"ids": ["42"], "states": "failed,timed-out"},
                 "by filter": {"filter": {"queue": "short", "state": "ended"}, "ended_before_ms": 1767225600000},
             },
         ),
         result=Outcomes,
         problems=("400", "409", "413", "503"),
+        for_job_tokens=True,
     ),
     Endpoint(
         method="POST",
@@ -435,7 +522,7 @@ JOBS: Final = (
         tag="jobs",
         summary="Make running jobs and tasks leave, by id, filter or node",
         text="No retry is counted. One outcome for each; a refused one does not affect the others.",
-        params=(KEY,),
+        params=(KEY, DRY_RUN),
         body=body_of(
             EvictBody,
             {
@@ -454,9 +541,10 @@ JOBS: Final = (
         name="listTasks",
         tag="tasks",
         summary="List the job's tasks, each with its latest attempt",
-        params=(JOB, STATE, LIMIT, CURSOR),
+        params=(JOB, TASKS, STATE, LIMIT, CURSOR),
         result=TasksPage,
         problems=("400", "404"),
+        for_job_tokens=True,
     ),
     Endpoint(
         method="GET",
@@ -469,5 +557,6 @@ JOBS: Final = (
         params=(JOB, Param(name="task", where="path", text="task number, from 0", schema=INT, example=0)),
         result=TaskView,
         problems=("400", "404"),
+        for_job_tokens=True,
     ),
 )

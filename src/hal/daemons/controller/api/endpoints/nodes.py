@@ -6,13 +6,15 @@ from functools import partial
 from typing import Any, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hal.daemons.controller.api.endpoints.endpoint import DEFAULT_WAIT_S, NODE, TIMEOUT, Endpoint, body_of
 from hal.daemons.controller.api.requests.call import Call
 from hal.daemons.controller.service.controller_api import ControllerApi
 from hal.daemons.controller.service.nodes.nodes import DrainBody, FenceBody, NodeAction, NodesBody
-from hal.daemons.controller.service.nodes.views import NodeView
-from hal.daemons.controller.service.outcomes import Outcomes
+from hal.daemons.controller.service.nodes.views import NodeView, TopologyView
+from hal.daemons.controller.service.outcomes import Outcomes, refusals_of
+from hal.rest.answers import sliced_answer
 from hal.rest.enforcement import reach_of
 from hal.rest.rights import EVERYBODY, OPERATORS, OWNERS, Reach
 
@@ -38,6 +40,12 @@ def _as_all(call: Call) -> bool:
     return reach_of(call.visit.identity, OWNERS, narrowed_too=False) is not Reach.ALL
 
 
+async def get_topology(api: ControllerApi, call: Call) -> object:
+    """Return the domains with their use."""
+    found = await api.topology.view()
+    return await sliced_answer(call, api.runtime, replace(found, domains=[]), "domains", list(found.domains), 200)
+
+
 async def fence_node(api: ControllerApi, call: Call) -> object:
     """Declare a node gone for good."""
     await api.nodes.fence(call.path("name"), call.body, call.submitter)
@@ -54,7 +62,9 @@ async def control_nodes(action: NodeAction, api: ControllerApi, call: Call) -> o
     """Change the nodes that are named."""
     asked: NodesBody = call.body
     call.visit.targets.extend(asked.nodes)
-    return await api.nodes.control(action, asked, call.submitter)
+    done = await api.nodes.control(action, asked, call.submitter)
+    call.visit.targets[:0] = refusals_of(done.results)
+    return done
 
 
 _ACTIONS: Final[tuple[tuple[NodeAction, type[NodesBody], str, str, dict[str, Any]], ...]] = (
@@ -98,6 +108,17 @@ NODES: Final = (
         params=(NODE,),
         result=NodeView,
         problems=("404",),
+    ),
+    Endpoint(
+        method="GET",
+        path="/v1/topology",
+        handler=get_topology,
+        right=EVERYBODY,
+        name="getTopology",
+        tag="nodes",
+        summary="Show the topology and the use of each domain",
+        text="Counted at most once a second. Without a topology in hal.toml, it has no levels and no domains.",
+        result=TopologyView,
     ),
     Endpoint(
         method="POST",

@@ -8,15 +8,19 @@ from urllib.parse import quote
 from litestar import Response
 
 from hal.core.model import SpecError
-from hal.daemons.controller.api.endpoints.endpoint import FLAG, INT, JOB, Endpoint, Param
+from hal.daemons.controller.api.endpoints.endpoint import FLAG, INT, JOB, STATE, TASKS, Endpoint, Param
 from hal.daemons.controller.api.requests.call import Call
-from hal.daemons.controller.api.requests.parameters import MAX_TASK, Params, integer
+from hal.daemons.controller.api.requests.parameters import MAX_TASK, Params, integer, tasks_named
 from hal.daemons.controller.service.controller_api import ControllerApi
 from hal.daemons.controller.service.outputs import MAX_PIECE_BYTES, LogRequest, Piece
+from hal.daemons.controller.service.task_outputs import TasksRequest
 from hal.rest.answers import streamed_answer
 from hal.rest.endpoint import BYTES
 from hal.rest.rights import OWNERS
 from hal.wire.frames.agent_keeper import Stream
+
+TASK_OUTPUTS: Final = "application/vnd.hal.outputs"
+MAX_OFFSET: Final = 1 << 53
 
 
 async def read_log(api: ControllerApi, call: Call) -> object:
@@ -34,18 +38,36 @@ async def read_log(api: ControllerApi, call: Call) -> object:
     return streamed_answer(call, content, headers=headers)
 
 
-def _log_request(params: Params, job: int) -> LogRequest:
-    attempt = params.text("attempt")
+async def read_outputs(api: ControllerApi, call: Call) -> object:
+    """Return the bytes of the outputs of many tasks."""
+    params = call.params
+    wanted = TasksRequest(
+        job=call.job,
+        tasks=tasks_named(params.text("tasks"), call.job, params.states()),
+        after=params.integer("after", -1, low=-1, high=MAX_TASK),
+        rank=params.integer("rank", 0, low=0, high=MAX_TASK),
+        stream=_stream(params),
+        offset=params.integer("offset", 0, low=-(1 << 62), high=1 << 62),
+        limit=params.integer("limit", MAX_OFFSET, low=0, high=MAX_OFFSET),
+    )
+    return streamed_answer(call, await api.task_outputs.read(wanted), TASK_OUTPUTS)
+
+
+def _stream(params: Params) -> Stream:
     try:
-        stream = Stream(params.text("stream", "stdout"))
+        return Stream(params.text("stream", "stdout"))
     except ValueError:
         raise SpecError(f"stream: '{params.text('stream')}' is not one", hint="write stdout or stderr") from None
+
+
+def _log_request(params: Params, job: int) -> LogRequest:
+    attempt = params.text("attempt")
     return LogRequest(
         job=job,
         task=params.integer("task", 0, low=0, high=MAX_TASK),
         attempt=integer(attempt, "attempt", low=1, high=MAX_TASK) if attempt else None,
         rank=params.integer("rank", 0, low=0, high=MAX_TASK),
-        stream=stream,
+        stream=_stream(params),
     )
 
 
@@ -63,6 +85,11 @@ def _headers(piece: Piece) -> dict[str, str]:
     return headers
 
 
+STREAM: Final = Param(
+    name="stream",
+    text="stdout or stderr",
+    schema={"type": "string", "enum": ["stdout", "stderr"], "default": "stdout"},
+)
 OUTPUTS: Final = (
     Endpoint(
         method="GET",
@@ -83,11 +110,7 @@ OUTPUTS: Final = (
             Param(name="task", text="task number, from 0", schema={**INT, "default": 0}),
             Param(name="attempt", text="default: the latest", schema={"type": "integer", "minimum": 1}),
             Param(name="rank", text="index of the node in a gang, from 0", schema={**INT, "default": 0}),
-            Param(
-                name="stream",
-                text="stdout or stderr",
-                schema={"type": "string", "enum": ["stdout", "stderr"], "default": "stdout"},
-            ),
+            STREAM,
             Param(
                 name="offset",
                 text="counted from the start of all output ever written; negative: from the end",
@@ -106,5 +129,38 @@ OUTPUTS: Final = (
             "HAL-Log-Path": "percent-encoded: the file, on that node, that the job has named for this output",
         },
         problems=("400", "404", "503", "504"),
+        for_job_tokens=True,
+    ),
+    Endpoint(
+        method="GET",
+        path="/v1/jobs/{job}/outputs",
+        handler=read_outputs,
+        right=OWNERS,
+        name="readOutputs",
+        tag="tasks",
+        summary="Read the outputs of many tasks of a job in one answer",
+        text=(
+            "Of the latest attempt of each task, by task number. The answer is a sequence of pieces: a line of JSON "
+            "(`task`, `attempt`, `node`, `offset`, `size`, `bytes`; `path` where the job has named a file; `error` "
+            "where it cannot be read; what is 0 or empty is left out), followed by `bytes` bytes. Pieces of one output "
+            "follow one another. The answer is complete when the connection was not cut: `after` continues behind the "
+            "last task that was received."
+        ),
+        params=(
+            JOB,
+            TASKS,
+            STATE,
+            STREAM,
+            Param(name="rank", text="index of the node in a gang, from 0", schema={**INT, "default": 0}),
+            Param(
+                name="offset",
+                text="of each output; negative: from its end",
+                schema={"type": "integer", "default": 0},
+            ),
+            Param(name="limit", text="maximum number of bytes of each output", schema=INT),
+            Param(name="after", text="only of tasks behind this one", schema={"type": "integer", "default": -1}),
+        ),
+        media={TASK_OUTPUTS: {}},
+        problems=("400", "404", "503"),
     ),
 )

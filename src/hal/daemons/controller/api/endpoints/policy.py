@@ -272,5 +272,6 @@ POLICY: Final = (
         params=(Param(name="job", where="path", text="its id", schema=ID, example="1"),),
         result=PriorityView,
         problems=("400", "404", "409"),
+        for_job_tokens=True,
     ),
 )

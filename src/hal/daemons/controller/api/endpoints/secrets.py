@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from hal.core.model import DeniedError
+from hal.daemons.controller.access.delegation import check_coordinates, has_own_rights
 from hal.daemons.controller.access.secrets import OwnerKind, SecretId
+from hal.daemons.controller.api.endpoints.delegation import DELEGATES
 from hal.daemons.controller.api.endpoints.endpoint import TEXT, Endpoint, Param, body_of
 from hal.daemons.controller.api.requests.call import Call
 from hal.daemons.controller.api.requests.ownership import check_user
@@ -19,9 +21,11 @@ _BODY: Final = body_of(SecretBody, {"a password": {"value": "Y29ycmVjdCBob3JzZSB
 
 
 async def list_secrets(api: ControllerApi, call: Call) -> object:
-    """Those that the caller may use; for operators and admins, all."""
+    """Those that the caller may use, or may set for an account; for operators and admins, all."""
     visit = call.visit
-    return api.secrets.usable_by(visit.identity.user) if visit.own_only else api.secrets.all()
+    if not visit.own_only:
+        return api.secrets.all()
+    return api.secrets.seen_by(visit.identity.user, coordinates=has_own_rights(visit.identity))
 
 
 async def set_secret(api: ControllerApi, call: Call) -> object:
@@ -42,12 +46,12 @@ async def remove_secret(api: ControllerApi, call: Call) -> object:
 async def set_account_secret(api: ControllerApi, call: Call) -> object:
     """Create or replace one of an account."""
     asked: SecretBody = call.body
-    return await api.secrets.set(_of_account(call), asked.value, call.submitter)
+    return await api.secrets.set(_of_account(api, call), asked.value, call.submitter)
 
 
 async def remove_account_secret(api: ControllerApi, call: Call) -> object:
     """Remove an account's."""
-    return await api.secrets.remove(_of_account(call))
+    return await api.secrets.remove(_of_account(api, call))
 
 
 async def rotate_key(api: ControllerApi, call: Call) -> object:
@@ -65,8 +69,14 @@ def _own(call: Call, user: str) -> SecretId:
     return _noted(call, SecretId(OwnerKind.USER, user, call.path("name")))
 
 
-def _of_account(call: Call) -> SecretId:
-    return _noted(call, SecretId(OwnerKind.ACCOUNT, call.path("account"), call.path("name")))
+def _of_account(api: ControllerApi, call: Call) -> SecretId:
+    """
+    Raises:
+        DeniedError: the caller is no coordinator of the account.
+    """
+    account = call.path("account")
+    check_coordinates(call.visit, api.policy.current, account)
+    return _noted(call, SecretId(OwnerKind.ACCOUNT, account, call.path("name")))
 
 
 def _noted(call: Call, which: SecretId) -> SecretId:
@@ -83,7 +93,8 @@ SECRETS: Final = (
         name="listSecrets",
         tag="access",
         summary="List secrets, without their values, by owner and name",
-        text="A user sees those that their jobs may use: their own, and those of closed accounts that name them.",
+        text="A user sees those that their jobs may use: their own, and those of closed accounts that name them. "
+        "A coordinator sees those of their accounts, too.",
         result=SecretsList,
     ),
     Endpoint(
@@ -116,10 +127,11 @@ SECRETS: Final = (
         method="PUT",
         path="/v1/accounts/{account}/secrets/{name}",
         handler=set_account_secret,
-        right=ADMINS,
+        right=DELEGATES,
         name="setAccountSecret",
         tag="access",
         summary="Create or replace a secret of a closed account, whose users' jobs in it may use it",
+        text="For coordinators of the account and admins.",
         params=(_ACCOUNT, _NAME),
         body=_BODY,
         result=SecretView,
@@ -129,10 +141,10 @@ SECRETS: Final = (
         method="DELETE",
         path="/v1/accounts/{account}/secrets/{name}",
         handler=remove_account_secret,
-        right=ADMINS,
+        right=DELEGATES,
         name="removeAccountSecret",
         tag="access",
-        summary="Remove a secret of an account",
+        summary="Remove a secret of an account; for its coordinators and admins",
         params=(_ACCOUNT, _NAME),
         result=SecretView,
         problems=("404", "503"),

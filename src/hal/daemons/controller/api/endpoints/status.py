@@ -11,8 +11,9 @@ from hal.daemons.controller.api.requests.call import Call
 from hal.daemons.controller.api.version import API_VERSION
 from hal.daemons.controller.service.controller_api import ControllerApi
 from hal.daemons.controller.service.controllers import ControllersList
+from hal.daemons.controller.service.notices.notices import NotificationsView
 from hal.daemons.controller.service.status import VERSION, AuthorityView, Health
-from hal.rest.rights import EVERYBODY
+from hal.rest.rights import EVERYBODY, OWNERS
 from hal.wire.agree import SPOKEN
 
 
@@ -32,6 +33,11 @@ async def get_health(api: ControllerApi, call: Call) -> object:
 async def get_authority(api: ControllerApi, call: Call) -> object:
     """Return the authority of this HAL."""
     return api.status.authority()
+
+
+async def get_notifications(api: ControllerApi, call: Call) -> object:
+    """Return what this HAL sends of jobs that notify somebody."""
+    return api.notices.view(errors=not call.visit.own_only)
 
 
 async def list_controllers(api: ControllerApi, call: Call) -> object:
@@ -78,6 +84,16 @@ STATUS: Final = (
         summary="List the controllers that share the database, with warnings",
         result=ControllersList,
         problems=("503",),
+    ),
+    Endpoint(
+        method="GET",
+        path="/v1/notifications",
+        handler=get_notifications,
+        right=OWNERS,
+        name="notifications",
+        tag="service",
+        summary="Show whether this HAL sends mail and posts to webhooks, and how many notifications were sent",
+        result=NotificationsView,
     ),
     Endpoint(
         method="GET",

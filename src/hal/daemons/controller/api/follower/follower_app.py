@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import msgspec
 from litestar.types import Receive, Scope, Send
@@ -20,9 +20,11 @@ from hal.daemons.controller.following.follower import Follower
 from hal.rest.identity import Visit
 from hal.rest.problems import PROBLEM_JSON, problem_of
 from hal.rest.rights import Role
-from hal.rest.routes import litestar
+from hal.rest.routes import Routes
 from hal.runtime.authority import authority_file
 from hal.runtime.interface import Runtime
+
+OWN_ROUTES: Final = Routes(OWN, call_type=Call, for_narrowed=FOR_NARROWED)
 
 
 class FollowerTokens:
@@ -60,9 +62,7 @@ class FollowerApp:
         self._follower = follower
         self._runtime = runtime
         api = FollowerApi(follower, runtime, rest)
-        self._own = litestar(
-            OWN, api, runtime, call_type=Call, for_narrowed=FOR_NARROWED, check_path=PathOwnership(api).check
-        )
+        self._own = OWN_ROUTES.serve(api, runtime, check_path=PathOwnership(api).check)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """See the ASGI specification."""

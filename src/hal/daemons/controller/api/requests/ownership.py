@@ -11,38 +11,34 @@ from typing import Any, Final, Protocol
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from hal.core.model import DeniedError, Event, HALError, JobSpec, SpecError, each_dependency, parse_task_ref
+from hal.core.model import (
+    DeniedError,
+    Event,
+    HALError,
+    JobSpec,
+    NotFoundError,
+    SpecError,
+    each_dependency,
+    parse_tasks_ref,
+)
 from hal.core.model.errors import shown
 from hal.core.model.step_token import read_attempt_token
 from hal.daemons.controller.access.delegation import Delegations
 from hal.daemons.controller.api.requests.parameters import job_id
 from hal.daemons.controller.service.jobs.owners import PARENT_VARIABLE, Owned
-from hal.daemons.controller.service.jobs.records import MAX_IDS
+from hal.daemons.controller.service.jobs.records import MAX_IDS, PART_COST
 from hal.daemons.controller.service.jobs.refusals import no_job
 from hal.daemons.controller.service.outcomes import Outcomes, OutcomeView, outcome_view
 from hal.planes.tasks import CHEAP_A_SLICE, JobPatch, Pace
+from hal.rest.enforcement import beyond_its_job
 from hal.rest.identity import READING, Identity, Visit, check_scope
 from hal.rest.parameters import AnyRequest
 from hal.rest.rights import Role
 from hal.runtime.interface import Runtime
-from hal.runtime.step_users import HINT, Serving, refusal
+from hal.runtime.step_users import HINT, ROOT, Serving, refusal
 from hal.store import JobFilter
 
 DEFAULT_QUEUE: Final = JobSpec().queue
-FOR_STEP_TOKENS: Final = frozenset(
-    {
-        "GET /v1/whoami",
-        "GET /v1/events",
-        "POST /v1/jobs",
-        "POST /v1/jobs/cancel",
-        "POST /v1/jobs/hold",
-        "POST /v1/jobs/release",
-        "POST /v1/jobs/requeue",
-        "POST /v1/jobs/remove",
-    }
-)
-"""Operations without a job in their path that a step's token alone may ask for: about jobs that they name, and who it
-is."""
 MAX_DIGITS: Final = 18
 """Of a job id."""
 
@@ -75,12 +71,8 @@ class PathOwnership:
         Raises:
             SpecError: that is no job's id.
             NotFoundError, DeniedError: as `check_job`.
-            DeniedError: it is about more than the job for which the caller's token speaks.
         """
         job = request.path_params.get("job")
-        only = visit.identity.only_job
-        if only and job is None and visit.operation not in FOR_STEP_TOKENS:
-            raise _beyond_its_job(only)
         if job is not None:
             delegations = self._delegations if visit.operation in self._operations else None
             changing = request.method not in READING
@@ -106,13 +98,6 @@ async def check_job(
 
 def _scoped(visit: Visit) -> bool:
     return bool(visit.identity.scope.accounts or visit.identity.scope.queues)
-
-
-def _beyond_its_job(job: int) -> DeniedError:
-    return DeniedError(
-        f"the token of a step of job {job} speaks for that job, and for those that it has submitted",
-        hint="name one of them, or ask as the user: on the node, hal recognises the user by the account",
-    )
 
 
 def _is_own(visit: Visit, job: int, owned: Owned) -> bool:
@@ -207,9 +192,29 @@ def check_as_whom(identity: Identity, serving: Serving, owner: str, specs: Seque
             )
 
 
+def check_entering(identity: Identity, serving: Serving, owner: str, user: str) -> None:
+    """Whether the caller may enter steps of a user's, which is to act as that user: their own, and admins; operators
+    may not. Where each step runs as its user, nobody runs a program as somebody else by entering their step.
+
+    Args:
+        owner: who started this HAL.
+        user: of the job.
+    Raises:
+        DeniedError: they are not the caller's to enter.
+    """
+    if identity.user != user and identity.role is not Role.ADMIN:
+        raise DeniedError(f"only '{shown(user)}' and admins enter the steps of this job", hint="ask its owner")
+    if serving is Serving.ALL_AS_OWNER or _may_run_as(identity, owner, user):
+        return
+    raise DeniedError(
+        f"the steps of '{shown(user)}' are not yours to enter: you are '{identity.user}'",
+        hint="only root itself, on the controller's machine or with HAL_HOME/token, enters steps of root",
+    )
+
+
 def _may_run_as(identity: Identity, owner: str, user: str) -> bool:
     if identity.inside:
-        return True
+        return user != ROOT or identity.user == ROOT  # a controller of anybody else may have nodes of root
     if user == owner:  # a step of the owner's, whose process the kernel names
         return identity.user == owner and bool(identity.step) and not identity.only_job
     return user == identity.user or identity.role is Role.ADMIN
@@ -227,6 +232,23 @@ async def check_owners(visit: Visit, jobs: Owners, wanted: set[int]) -> None:
         visit.not_own = owned is not None and not _is_own(visit, job, owned)
         if owned is None or not _is_own(visit, job, owned):
             raise SpecError(f"dependencies: there is no job {job}", hint="`hal jobs --all` lists the jobs there are")
+
+
+async def check_replaced(visit: Visit, jobs: Owners, specs: Sequence[JobSpec]) -> None:
+    """Services whose place jobs are to take: who submits them may cancel these, too.
+
+    Raises:
+        NotFoundError: one is not there, as far as the caller may know.
+        DeniedError: the token is not for its account or queue.
+    """
+    wanted = {one.service.replaces.job for one in specs if one.service is not None and one.service.replaces is not None}
+    owners = await jobs.owners(wanted) if wanted else {}
+    for job in sorted(wanted):
+        owned = owners.get(job)
+        visit.not_own = owned is not None and visit.own_only and not _is_own(visit, job, owned)
+        if owned is None or visit.not_own:
+            raise NotFoundError(f"service.replaces: there is no live job {job}", hint="hal jobs")
+        check_scope(visit.identity.scope, queue=owned.queue, account=owned.account, what="service.replaces: ")
 
 
 def in_its_queue(visit: Visit, specs: list[JobSpec]) -> list[JobSpec]:
@@ -268,8 +290,9 @@ def _check_priority(priority: int) -> None:
         )
 
 
-def check_patch(visit: Visit, patch: JobPatch) -> None:
-    """A change of one job (whose it is was looked at before).
+def check_patch(visit: Visit, patch: JobPatch) -> set[int]:
+    """A change of one job (whose it is was looked at before); the jobs that it is to wait for whose owners are to be
+    looked at (`check_owners`).
 
     Raises:
         DeniedError: as `check_specs`.
@@ -281,6 +304,10 @@ def check_patch(visit: Visit, patch: JobPatch) -> None:
         queue=None if patch.queue is UNSET else patch.queue,
         account=None if patch.account is UNSET else patch.account,
     )
+    if not visit.own_only or patch.dependencies is UNSET:
+        return set()
+    named = {one.job for one in each_dependency(patch.dependencies)}
+    return {int(job) for job in named if job.isascii() and job.isdigit() and len(job) <= MAX_DIGITS}
 
 
 # ── several at once ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -299,7 +326,7 @@ def narrowed(
     if wanted == JobFilter() and changing:
         return wanted  # no condition at all is refused as a mistake
     if visit.identity.only_job:
-        raise _beyond_its_job(visit.identity.only_job)
+        raise beyond_its_job(visit.identity.only_job)
     delegated = delegations is not None and delegations.cover(visit.identity, wanted.account, wanted.queue)
     if visit.own_only and not delegated:
         check_user(visit, wanted.user, "user")
@@ -334,16 +361,16 @@ async def control_some(
         return await carry_out(ids)
     refs, pace = [], Pace(CHEAP_A_SLICE)
     for text in ids:
-        refs.append(parse_task_ref(text))
-        if pace.over():
+        refs.append(ref := parse_tasks_ref(text))
+        if pace.over(1 + PART_COST * len(ref.ranges)):
             await runtime.sleep(0)
-    owners = await jobs.owners(job for job, _ in refs)
+    owners = await jobs.owners(ref.job for ref in refs)
     refused: dict[int, OutcomeView] = {}
-    for place, (job, task) in enumerate(refs):
+    for place, ref in enumerate(refs):
         try:
-            _refuse(visit, job, owners.get(job), scoped=_scoped(visit), delegations=delegations)
+            _refuse(visit, ref.job, owners.get(ref.job), scoped=_scoped(visit), delegations=delegations)
         except HALError as error:
-            refused[place] = outcome_view(str(job) if task is None else f"{job}.{task}", error)
+            refused[place] = outcome_view(str(ref), error)
         if pace.over():
             await runtime.sleep(0)
     mine = [text for place, text in enumerate(ids) if place not in refused]

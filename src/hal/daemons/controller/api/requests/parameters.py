@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import hashlib
 
-from hal.core.model import AttemptState, SpecError, TaskState, parse_task_ref
+from msgspec.structs import replace
+
+from hal.core.model import AttemptState, SpecError, TaskState, parse_task_ref, parse_tasks_ref
+from hal.core.model.name_patterns import check_name_pattern
 from hal.daemons.controller.service.idempotency import Key
+from hal.planes.tasks import Selection
 from hal.rest import parameters
 from hal.rest.identity import Identity
 from hal.rest.parameters import DEFAULT_PAGE, MAX_LIMIT, MAX_SEQUENCE, MAX_TEXT, AnyRequest, integer
@@ -29,9 +33,12 @@ __all__ = [
     "key_of",
     "states_of",
     "task_of",
+    "tasks_named",
 ]
 
 MAX_KEY_CHARS = 200
+MAX_MS = 1 << 53
+"""Of an instant."""
 MAX_TASK = 1 << 31
 JOB_FILTERS = ("state", "user", "queue", "name", "account", "label")
 
@@ -51,7 +58,16 @@ class Params(parameters.Params):
 
     def job_filter(self) -> JobFilter:
         """The filter of a listing of jobs."""
-        return job_filter({name: self._values.get(name, "") for name in JOB_FILTERS})
+        wanted = job_filter({name: self._values.get(name, "") for name in JOB_FILTERS})
+        return replace(
+            wanted,
+            node=self._values.get("node", ""),
+            submitted_from_ms=self._instant("submitted_from_ms"),
+            submitted_before_ms=self._instant("submitted_before_ms"),
+        )
+
+    def _instant(self, name: str) -> int | None:
+        return self.integer(name, 0, low=0, high=MAX_MS) if name in self._values else None
 
 
 def job_id(text: str) -> int:
@@ -70,6 +86,14 @@ def job_of(request: AnyRequest) -> int:
 def task_of(request: AnyRequest) -> int:
     """The task that the path names."""
     return integer(request.path_params["task"], "task", low=0, high=MAX_TASK)
+
+
+def tasks_named(text: str, job: int, states: tuple[TaskState, ...]) -> Selection:
+    """`7-9,12`: tasks by number; `[7-9,12]`: by array index; empty: all; of them those in one of these states."""
+    if not text:
+        return Selection(states=states)
+    ref = parse_tasks_ref(f"{job}{text}" if text.startswith("[") else f"{job}.{text}")
+    return Selection(ref.ranges, ref.by_index, states)
 
 
 def states_of(text: str) -> tuple[TaskState, ...]:
@@ -113,7 +137,7 @@ def job_filter(raw: dict[str, str]) -> JobFilter:
         states=states_of(raw.get("state", "")),
         user=raw.get("user", ""),
         queue=raw.get("queue", ""),
-        name=raw.get("name", ""),
+        name=check_name_pattern(raw.get("name", "")),
         account=raw.get("account", ""),
         labels=labels,
     )

@@ -22,6 +22,7 @@ from hal.daemons.controller.access.secrets import (
     OwnerKind,
     Secret,
     SecretId,
+    coordinated,
     is_closed,
     row_key,
     row_of,
@@ -166,9 +167,12 @@ class Secrets:
         """All of them."""
         return SecretsList(secrets=[_view(one) for one in self._book.all()])
 
-    def usable_by(self, user: str) -> SecretsList:
-        """Those that this user's jobs may use."""
-        return SecretsList(secrets=[_view(one) for one in usable(self._book.all(), user, self._accounts)])
+    def seen_by(self, user: str, *, coordinates: bool) -> SecretsList:
+        """Those that this user's jobs may use; `coordinates`: and those that they may set for accounts."""
+        found = {one.id: one for one in usable(self._book.all(), user, self._accounts)}
+        if coordinates:
+            found |= {one.id: one for one in coordinated(self._book.all(), user, self._parts.plane.policy)}
+        return SecretsList(secrets=[_view(found[which]) for which in sorted(found)])
 
     async def check(self, specs: Sequence[JobSpec], by: Submitter) -> None:
         """Check what jobs name that are to be submitted.
@@ -181,11 +185,12 @@ class Secrets:
         for spec in specs:
             if spec.secrets and id(spec) not in seen:
                 seen.add(id(spec))
-                self._check_spec(spec, by)
+                self.check_one(spec, by)
             if pace.over():
                 await self._parts.runtime.sleep(0)
 
-    def _check_spec(self, spec: JobSpec, by: Submitter) -> None:
+    def check_one(self, spec: JobSpec, by: Submitter) -> None:
+        """`check` of one job, in the loop."""
         if spec.user and spec.user != by.user:
             raise DeniedError(
                 f"secrets: only '{spec.user}' submits jobs that use secrets of '{spec.user}'",

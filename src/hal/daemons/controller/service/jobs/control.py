@@ -18,7 +18,7 @@ from hal.core.model import (
     OverloadedError,
     SpecError,
     TaskState,
-    parse_task_ref,
+    parse_tasks_ref,
     plural,
 )
 from hal.core.model.eviction import Evict
@@ -26,17 +26,18 @@ from hal.daemons.controller.service.idempotency import Idempotency, Key
 from hal.daemons.controller.service.jobs.records import (
     MAX_IDS,
     MAX_REQUEUED_TASKS,
+    PART_COST,
     History,
     batched,
     matching_jobs,
     read_histories,
     rows_of,
 )
-from hal.daemons.controller.service.jobs.refusals import explained, no_job, no_task
+from hal.daemons.controller.service.jobs.refusals import explained, no_job
 from hal.daemons.controller.service.nodes.nodes import no_node
 from hal.daemons.controller.service.outcomes import Outcomes, OutcomeView, outcome_view
 from hal.daemons.controller.service.parts import Parts
-from hal.planes.tasks import CHEAP_A_SLICE, Pace, Submitter, Work
+from hal.planes.tasks import CHEAP_A_SLICE, WHOLE, Done, Pace, Selection, Submitter, Work
 from hal.store import JobFilter, JobRow, RememberIdempotent, Removed
 
 MAX_LOOKUPS = 5
@@ -55,17 +56,26 @@ class Action(StrEnum):
     EVICT = "evict"
 
 
+class Named(NamedTuple):
+    """A job, and which of its tasks are meant."""
+
+    name: str
+    job: int
+    tasks: Selection = WHOLE
+
+
 class Asked(NamedTuple):
     """What is to be done to which jobs and tasks, and for whom."""
 
     action: Action
-    refs: list[tuple[int, int | None]]
+    named: list[Named]
     wanted: JobFilter | None
     by: Submitter
     key: Key | None
     eviction: Evict
     nodes: tuple[str, ...]
     """All that runs there is evicted."""
+    dry_run: bool
 
 
 class JobControl:
@@ -85,11 +95,20 @@ class JobControl:
         key: Key | None = None,
         eviction: Evict | None = None,
         nodes: Sequence[str] = (),
+        states: tuple[TaskState, ...] = (),
+        dry_run: bool = False,
     ) -> Outcomes:
         """Change each job or task named and each live job that matches; one outcome for each.
 
         A requeue takes ended jobs too when the filter's states name ends. An eviction takes of what matches only what
         runs, and all that runs on the nodes named, with one outcome for each node.
+
+        The states of a filter are those of tasks: of an array that matches, cancel, requeue and evict take those that
+        are in one of them; hold and release take the array.
+
+        Args:
+            states: of what is named by id, only tasks in these.
+            dry_run: change nothing; the outcomes say of how many tasks each is.
 
         Raises:
             SpecError: an id is malformed, or none is named (a filter without any condition would mean all); nothing was
@@ -104,11 +123,12 @@ class JobControl:
             raise SpecError(f"{len(ids) + len(nodes)} ids in one request; at most {MAX_IDS} are allowed")
         refs, pace = [], Pace(CHEAP_A_SLICE)
         for text in ids:
-            refs.append(parse_task_ref(text))
-            if pace.over():
+            ref = parse_tasks_ref(text)
+            refs.append(Named(str(ref), ref.job, Selection(ref.ranges, ref.by_index, states)))
+            if pace.over(1 + PART_COST * len(ref.ranges)):
                 await self._parts.runtime.sleep(0)
-        asked = Asked(action, refs, wanted, by, key, eviction or Evict(), tuple(dict.fromkeys(nodes)))
-        if key is None:
+        asked = Asked(action, refs, wanted, by, key, eviction or Evict(), tuple(dict.fromkeys(nodes)), dry_run)
+        if key is None or dry_run:
             return await self._control(asked)
 
         async def make() -> bytes:
@@ -117,13 +137,13 @@ class JobControl:
         return msgspec.json.decode(await self._idempotency.once(key, make), type=Outcomes)
 
     async def _control(self, asked: Asked) -> Outcomes:
-        plane, action, refs, wanted, key = self._parts.plane, asked.action, asked.refs, asked.wanted, asked.key
+        plane, action, refs, wanted, key = self._parts.plane, asked.action, asked.named, asked.wanted, asked.key
         histories: dict[int, History | None] = {}
         ends = [state for state in wanted.states if state.ended] if wanted is not None else []
         if wanted is not None and ends and action is Action.REQUEUE:
             these = msgspec.structs.replace(wanted, states=tuple(ends))
             found = await self._parts.committer.read(partial(matching_jobs, wanted=these))
-            refs = refs + [(job, None) for job in found]
+            refs = refs + [Named(str(job), job, self._of_states(action, wanted.states, job)) for job in found]
 
         def work(now_ms: int) -> Work[Outcomes | list[int]]:
             named = refs
@@ -131,17 +151,24 @@ class JobControl:
                 found = yield from plane.matching(wanted)
                 if action is Action.EVICT:
                     found = [job for job in found if plane.has_active(job)]
-                named = [*refs, *((job, None) for job in found[:MAX_IDS])][:MAX_IDS]
+                live = (Named(str(job), job, self._of_states(action, wanted.states, job)) for job in found[:MAX_IDS])
+                named = [*refs, *live][:MAX_IDS]
             if action is Action.REQUEUE:
-                jobs = dict.fromkeys(job for job, _ in named)
+                jobs = dict.fromkeys(one.job for one in named)
                 stale = [job for job in jobs if job not in histories or self._stale(job, histories[job])]
                 if stale:
                     return stale
             results, pace = [], Pace(REFS_A_SLICE)
-            for job, task in named:
-                results.append((yield from self._one(asked, job, task, histories.get(job), now_ms)))
+            for one in named:
+                history = histories.get(one.job)
+                if asked.dry_run:
+                    results.append(self._foreseen(one, history))
+                else:
+                    results.append((yield from self._one(asked, one, history, now_ms)))
                 if pace.over():
                     yield
+            if asked.dry_run:
+                return Outcomes(results=results)
             if asked.nodes:
                 results += yield from self._evict_from(asked, now_ms)
             outcomes = Outcomes(results=results)
@@ -153,7 +180,7 @@ class JobControl:
             for _ in range(MAX_LOOKUPS):
                 answer = await self._parts.loop.inbox.call_in_slices(work)
                 if isinstance(answer, Outcomes):
-                    return await self._explain_missing(answer, len(asked.nodes))
+                    return await self._explain_missing(answer, 0 if asked.dry_run else len(asked.nodes))
                 histories.update(dict.fromkeys(answer))
                 going = pins.enter_context(plane.pinned(answer))
                 for some in batched(answer):
@@ -171,25 +198,51 @@ class JobControl:
         ended = counts.total - counts.live - live.ended_in_ranges
         return ended != len(history.ended) or history.row.end_ms is not None
 
-    def _one(self, asked: Asked, job: int, task: int | None, history: History | None, now_ms: int) -> Work[OutcomeView]:
-        plane, name = self._parts.plane, str(job) if task is None else f"{job}.{task}"
-        action, by = asked.action, asked.by
+    def _of_states(self, action: Action, states: tuple[TaskState, ...], job: int) -> Selection:
+        """Which tasks of a job that matches these states are meant: those that are in one of them, or the whole job."""
+        live = self._parts.plane.staged_job(job)
+        if not states or action in (Action.HOLD, Action.RELEASE) or (live is not None and live.spec.tasks == 1):
+            return WHOLE
+        if live is not None and action is not Action.REQUEUE:
+            counts = live.counts
+            if counts.live == sum(counts.of(state) for state in states if not state.ended):
+                return WHOLE
+        return Selection(states=states)
+
+    def _foreseen(self, named: Named, history: History | None) -> OutcomeView:
+        """How many tasks a command would be about."""
+        live = self._parts.plane.staged_job(named.job)
+        if live is None and history is None:
+            return outcome_view(named.name, no_job(named.job))
+        states = named.tasks.states or tuple(TaskState)
+        if live is not None:
+            state, tasks = live.state, sum(map(live.counts.of, states))
+        else:
+            assert history is not None
+            row = history.row
+            state, tasks = row.state, sum(getattr(row, one.value.replace("-", "_"), 0) for one in states if one.ended)
+        if named.tasks.ranges:
+            tasks = min(tasks, sum(one.length for one in named.tasks.ranges))
+        return OutcomeView(id=named.name, ok=True, state=state.value, tasks=tasks)
+
+    def _one(self, asked: Asked, named: Named, history: History | None, now_ms: int) -> Work[OutcomeView]:
+        plane, action, by, job, tasks = self._parts.plane, asked.action, asked.by, named.job, named.tasks
         try:
             if action is Action.CANCEL:
-                state = yield from plane.cancelling(job, task, by, now_ms)
+                done = yield from plane.cancelling(job, tasks, by, now_ms)
             elif action is Action.HOLD:
-                state = yield from plane.holding(job, task, by, now_ms)
+                done = yield from plane.holding(job, tasks, by, now_ms)
             elif action is Action.RELEASE:
-                state = yield from plane.releasing(job, task, by, now_ms)
+                done = yield from plane.releasing(job, tasks, by, now_ms)
             elif action is Action.EVICT:
-                state = yield from plane.evicting(job, task, asked.eviction, by, now_ms)
+                done = yield from plane.evicting(job, tasks, asked.eviction, by, now_ms)
             else:
-                state = yield from self._requeue(job, task, history, by, now_ms)
+                done = yield from self._requeue(named, history, by, now_ms)
         except InternalError:
             raise
         except HALError as error:
-            return outcome_view(name, error)
-        return OutcomeView(id=name, ok=True, state=state.value)
+            return outcome_view(named.name, error)
+        return OutcomeView(id=named.name, ok=True, state=done.state.value, tasks=done.tasks, detail=done.detail)
 
     def _evict_from(self, asked: Asked, now_ms: int) -> Work[list[OutcomeView]]:
         """One outcome for each node."""
@@ -206,17 +259,20 @@ class JobControl:
             results.append(OutcomeView(id=name, ok=True, state=state, detail=leave))
         return results
 
-    def _requeue(
-        self, job: int, task: int | None, history: History | None, by: Submitter, now_ms: int
-    ) -> Work[TaskState]:
-        plane = self._parts.plane
+    def _requeue(self, named: Named, history: History | None, by: Submitter, now_ms: int) -> Work[Done]:
+        plane, job = self._parts.plane, named.job
         if history is None:
             raise no_job(job)
-        if task is not None and task >= history.row.tasks:
-            raise no_task(history.row, task)
         if history.row.removed >= Removed.ATTEMPTS_GOING:
             raise ConflictError(
-                f"job {job} cannot run again: its attempts were removed", hint="submit it again; see `hal show --spec`"
+                f"job {job} cannot run again: its attempts were removed",
+                hint=f"submit it again: hal show {job} --spec > again.yaml",
+            )
+        if history.row.removed_tasks:
+            raise ConflictError(
+                f"job {job} cannot run again: {plural(history.row.removed_tasks, 'task')} of it "
+                f"{'was' if history.row.removed_tasks == 1 else 'were'} removed",
+                hint=f"submit it again: hal show {job} --spec > again.yaml",
             )
         if len(history.ended) > MAX_REQUEUED_TASKS:
             raise SpecError(
@@ -224,12 +280,12 @@ class JobControl:
             )
         if not plane.is_live(job):
             plane.revive(history.row, history.ranges, history.succeeded)
-        return (yield from plane.requeueing(job, task, history.ended, by, now_ms))
+        return (yield from plane.requeueing(job, named.tasks, history.ended, by, now_ms))
 
     async def _explain_missing(self, outcomes: Outcomes, nodes: int) -> Outcomes:
         """Jobs that are not live have ended, or never were: say which. The last `nodes` outcomes are those of nodes."""
         jobs = outcomes.results[: len(outcomes.results) - nodes]
-        unclear = {parse_task_ref(r.id)[0] for r in jobs if r.code == NotFoundError.code}
+        unclear = {parse_tasks_ref(r.id).job for r in jobs if r.code == NotFoundError.code}
         if not unclear:
             return outcomes
         rows: dict[int, JobRow | None] = {}

@@ -26,6 +26,7 @@ from hal.core.model import (
     Verdict,
 )
 from hal.daemons.controller.service.access.secrets import Secrets
+from hal.daemons.controller.service.files import Files
 from hal.daemons.controller.service.idempotency import Idempotency, Key
 from hal.daemons.controller.service.jobs.control import MAX_LOOKUPS, JobControl
 from hal.daemons.controller.service.jobs.owners import Owned, owned_of, parent_of
@@ -33,23 +34,40 @@ from hal.daemons.controller.service.jobs.records import (
     batched,
     ended_jobs,
     rows_of,
+    tasks_within,
 )
 from hal.daemons.controller.service.jobs.refusals import has_ended, no_job, no_task
 from hal.daemons.controller.service.jobs.removal import JobRemoval
-from hal.daemons.controller.service.jobs.views import JobView, TaskView, WhyView, job_view, task_view, why_view
+from hal.daemons.controller.service.jobs.views import (
+    JobView,
+    TaskView,
+    UpdatedView,
+    WhyView,
+    job_view,
+    placement_view,
+    task_view,
+    updated_view,
+    waiting_view,
+    why_view,
+)
+from hal.daemons.controller.service.notices.rules import check_notify
 from hal.daemons.controller.service.parts import Parts
 from hal.planes.tasks import (
     EndedJob,
     JobPatch,
+    LiveJob,
     Pace,
+    Selection,
     Submitter,
     UnknownJobs,
     Work,
     emptied,
+    finished,
     job_row,
+    named_pieces,
 )
-from hal.runtime.step_users import Serving
-from hal.store import JobFilter, JobRow, RememberIdempotent
+from hal.runtime.step_users import ROOT, Serving
+from hal.store import JobFilter, JobRow, RememberIdempotent, Store
 from hal.store.operations import AttemptRow
 from hal.store.views import TaskRow
 
@@ -57,6 +75,20 @@ Attempted = TypeVar("Attempted", TaskRow, AttemptRow)
 MAX_WAIT_S = 600.0
 """Longest long poll."""
 MAX_ATTEMPTS_SHOWN = 1_000
+MAX_DEPENDANTS = 1_000
+"""Jobs that are named as dependants of one."""
+ACTIVE_A_WEIGHT = 64
+"""Attempts that count like one job more where the ready ones are counted."""
+PLACED_A_SLICE = 32
+"""Jobs whose nodes are gathered in one turn of the loop."""
+
+
+MAX_WARNINGS = 20
+"""Most warnings about one submission."""
+
+
+def _dependants(store: Store, job: int, user: str) -> list[int]:
+    return store.dependants(job, user, most=MAX_DEPENDANTS)
 
 
 class Submitted(Struct, frozen=True, kw_only=True):
@@ -71,8 +103,9 @@ class Submitted(Struct, frozen=True, kw_only=True):
 class Jobs:
     """Submit, control and read them."""
 
-    def __init__(self, parts: Parts, secrets: Secrets) -> None:
+    def __init__(self, parts: Parts, secrets: Secrets, files: Files) -> None:
         self._parts = parts
+        self._files = files
         self._secrets = secrets
         self._idempotency = Idempotency(parts.committer)
         self.control = JobControl(parts, self._idempotency).control
@@ -89,9 +122,12 @@ class Jobs:
             SpecError, ConflictError: one cannot be accepted.
             OverloadedError: too much waits.
             StoreError: it could not be made durable.
-            DeniedError: it uses secrets in another user's name.
+            DeniedError: it uses secrets, or ships files, in another user's name.
+            BundleMissingError: it ships what its user has not sent, or what is not kept any more.
         """
         await self._secrets.check(specs, by)
+        await self._files.check(specs, by)
+        await self._check_notify(specs)
         if dry_run or key is None:
             return await self._submit(specs, by, dry_run=dry_run, key=None)
         made: list[Submitted] = []
@@ -102,6 +138,15 @@ class Jobs:
 
         answer = await self._idempotency.once(key, make)
         return made[0] if made else await self._read_submission(msgspec.json.decode(answer, type=list[str]))
+
+    async def _check_notify(self, specs: Sequence[JobSpec]) -> None:
+        pace, seen = Pace(), set[int]()
+        for spec in specs:
+            if spec.notify and id(spec) not in seen:
+                seen.add(id(spec))
+                check_notify(spec, self._parts.notifications)
+            if pace.over():
+                await self._parts.runtime.sleep(0)
 
     async def _submit(self, specs: Sequence[JobSpec], by: Submitter, *, dry_run: bool, key: Key | None) -> Submitted:
         plane, ended = self._parts.plane, dict[int, EndedJob]()
@@ -119,9 +164,10 @@ class Jobs:
                 views.append(job_view(job_row(job), spec=len(jobs) == 1))
                 if pace.over():
                     yield
+            warnings = yield from self._warnings(jobs, now_ms)
             if dry_run:
                 yield from emptied(jobs)
-            return Submitted(ids=[] if dry_run else ids, jobs=views, dry_run=dry_run, warnings=self._warnings())
+            return Submitted(ids=[] if dry_run else ids, jobs=views, dry_run=dry_run, warnings=warnings)
 
         with ExitStack() as pins:
             for _ in range(MAX_LOOKUPS):
@@ -140,41 +186,69 @@ class Jobs:
             views.extend(job_view(row, spec=len(ids) == 1) for row in rows if row is not None)
         return Submitted(ids=ids, jobs=views)
 
-    @property
-    def serving(self) -> Serving:
-        """Whose steps run, and as whom."""
-        return self._parts.serving
+    def serving(self) -> tuple[Serving, str]:
+        """Whose steps run, and as whom; and the account that none but its own user may name ('': not known).
 
-    @property
-    def owner(self) -> str:
-        """Who started this HAL; '': not known."""
-        return self._parts.runs_as
+        A controller that lends its account may have nodes of root, where each step runs as its user. O(nodes), if it
+        lends it.
+        """
+        serving, owner = self._parts.serving, self._parts.runs_as
+        if serving is Serving.ALL_AS_OWNER and owner != ROOT:
+            nodes = self._parts.plane.nodes.values()
+            if any(row.about.facts.steps == Serving.EACH_AS_ITSELF for row in nodes):
+                return Serving.EACH_AS_ITSELF, ROOT
+        return serving, owner
 
-    def _warnings(self) -> list[str]:
-        if self._parts.plane.nodes:
-            return []
-        return ["no node has joined yet: what is asked for was not checked against any"]
+    def _warnings(self, jobs: Sequence[LiveJob], now_ms: int) -> Work[list[str]]:
+        """What those who submit should know, though it is accepted."""
+        plane = self._parts.plane
+        found = [] if plane.nodes else ["no node has joined yet: what is asked for was not checked against any"]
+        pace = Pace()
+        for at, job in enumerate(jobs):
+            never = plane.never(job, now_ms) if job.spec.wait_for_change else None
+            if never is not None:
+                found.append(never.text if len(jobs) == 1 else f"job {at + 1} of {len(jobs)}: {never.text}")
+                if len(found) == MAX_WARNINGS:
+                    break
+            if pace.over():
+                yield
+        return found
 
     # ── one ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def update(self, job: int, patch: JobPatch, by: Submitter) -> JobView:
-        """Change a job that has not ended.
+    async def update(self, job: int, patch: JobPatch, by: Submitter, *, dry_run: bool = False) -> UpdatedView:
+        """Change a job that has not ended; a dry run does everything but that.
 
         Raises:
             NotFoundError: there is no such job.
-            ConflictError: it has ended.
+            ConflictError: it has ended, or is past the point where this can be changed.
             SpecError: a value cannot be accepted.
+            DeniedError: only operators do that.
         """
-        plane = self._parts.plane
+        plane, ended = self._parts.plane, dict[int, EndedJob]()
 
-        def work(now_ms: int) -> Work[JobView]:
-            return job_view(job_row((yield from plane.updating(job, patch, by, now_ms))), spec=True)
+        def work(now_ms: int) -> Work[UpdatedView | UnknownJobs]:
+            try:
+                if dry_run:
+                    would, starts = yield from plane.previewing(job, patch, by, now_ms, ended)
+                    return updated_view(would, dry_run=True, starts_now=starts)
+                return updated_view((yield from plane.updating(job, patch, by, now_ms, ended)))
+            except UnknownJobs as unknown:
+                return unknown
 
         try:
-            return await self._parts.loop.inbox.call_in_slices(work)
+            with ExitStack() as pins:
+                for _ in range(MAX_LOOKUPS):
+                    answer = await self._parts.loop.inbox.call_in_slices(work)
+                    if not isinstance(answer, UnknownJobs):
+                        return answer
+                    going = pins.enter_context(plane.pinned(answer.jobs))
+                    for some in batched(answer.jobs):
+                        ended.update(await self._parts.committer.read(partial(ended_jobs, ids=some, going=going)))
         except NotFoundError:
             row = await self._parts.committer.read(lambda store: store.job(job))
             raise (no_job(job) if row is None else has_ended(row)) from None
+        raise OverloadedError("the jobs that this one is to depend on change too fast", hint="try again")
 
     # ── read ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -208,15 +282,77 @@ class Jobs:
             found.update((row.id, owned_of(row)) for row in rows if row is not None)
         return found
 
-    async def get(self, job: int) -> JobView:
-        """The job, with its spec."""
-        view = job_view(await self.row(job), spec=True)
-        return replace(view, dependants=tuple(str(other) for other in self._parts.plane.dependants(job)))
+    async def get(
+        self, job: int, *, reasons: bool = False, placed: bool = False, all_dependants: bool = False
+    ) -> JobView:
+        """The job, with its spec; as in `page`.
 
-    async def page(self, wanted: JobFilter, after: int | None, limit: int) -> list[JobView]:
-        """Jobs that match, newest first, after the one with id `after`."""
+        Args:
+            all_dependants: also those that no longer wait, of the same user.
+        """
+        row = await self.row(job)
+        (view,) = await self._with_details([row], [job_view(row, spec=True)], reasons=reasons, placed=placed)
+        dependants = set(self._parts.plane.dependants(job))
+        if all_dependants:
+            read = partial(_dependants, job=job, user=row.user)
+            dependants.update(await self._parts.committer.read(read))
+        return replace(view, dependants=tuple(map(str, sorted(dependants)[:MAX_DEPENDANTS])))
+
+    async def page(
+        self, wanted: JobFilter, after: int | None, limit: int, *, reasons: bool = False, placed: bool = False
+    ) -> list[JobView]:
+        """Jobs that match, newest first, after the one with id `after`.
+
+        Args:
+            reasons: with why each that waits does. O(page), in slices.
+            placed: with where each runs. O(page), in slices.
+        """
         rows = await self._parts.committer.read(lambda store: store.jobs(wanted, after=after, limit=limit))
-        return [job_view(row) for row in rows]
+        return await self._with_details(rows, [job_view(row) for row in rows], reasons=reasons, placed=placed)
+
+    async def _with_details(
+        self, rows: Sequence[JobRow], views: list[JobView], *, reasons: bool, placed: bool
+    ) -> list[JobView]:
+        if reasons:
+            waiting = await self._brief_reasons([row.id for row in rows if row.pending or row.held])
+            views = [
+                replace(view, waiting=waiting_view(waiting[row.id])) if row.id in waiting else view
+                for row, view in zip(rows, views, strict=True)
+            ]
+        if placed:
+            views = await self._placed(rows, views)
+        if any(row.spec.service is not None for row in rows):
+            await self._count_ready(rows, views)
+        return views
+
+    async def _count_ready(self, rows: Sequence[JobRow], views: list[JobView]) -> None:
+        pace = Pace(PLACED_A_SLICE)
+        for at, row in enumerate(rows):
+            ready = self._parts.plane.ready_count(row.id) if row.spec.service is not None and row.active else None
+            if ready is not None:
+                views[at] = replace(views[at], ready=ready)
+                if pace.over(1 + row.active // ACTIVE_A_WEIGHT):
+                    await self._parts.runtime.sleep(0)
+
+    async def _brief_reasons(self, jobs: Sequence[int]) -> dict[int, Verdict]:
+        work = self._parts.plane.brief_reasons(jobs, self._parts.clock.now_ms())
+        while True:
+            try:
+                next(work)
+            except StopIteration as end:
+                found: dict[int, Verdict] = end.value
+                return found
+            await self._parts.runtime.sleep(0)
+
+    async def _placed(self, rows: Sequence[JobRow], views: list[JobView]) -> list[JobView]:
+        pace = Pace(PLACED_A_SLICE)
+        for at, row in enumerate(rows):
+            where = self._parts.plane.placement(row.id) if row.active else None
+            if where is not None:
+                views[at] = replace(views[at], placement=placement_view(where))
+            if pace.over():
+                await self._parts.runtime.sleep(0)
+        return views
 
     async def wait(self, job: int, timeout_s: float) -> JobView:
         """The job when it has ended, or as it is after `timeout_s`."""
@@ -240,11 +376,18 @@ class Jobs:
 
     # ── tasks ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def tasks(self, job: int, states: tuple[TaskState, ...], after: int | None, limit: int) -> list[TaskView]:
-        """Tasks in ascending order, after task number `after`."""
-        await self.row(job)
-        rows = await self._parts.committer.read(lambda store: store.tasks(job, states, after=after, limit=limit))
-        return [task_view(self._at_gates(row)) for row in rows]
+    async def tasks(self, job: int, named: Selection, after: int | None, limit: int) -> list[TaskView]:
+        """Tasks in ascending order, after task number `after`; of those that are named, by number, index or state.
+
+        Raises:
+            NotFoundError: there is no such job or task.
+        """
+        row = await self.row(job)
+        pieces = await self._parts.committer.read(lambda _: finished(named_pieces(job, row.spec, named))[1])
+        rows = await self._parts.committer.read(
+            lambda store: tasks_within(store, job, pieces, named.states, after, limit)
+        )
+        return [self._task_view(row) for row in rows]
 
     async def task(self, job: int, task: int) -> TaskView:
         """One task with all its attempts.
@@ -259,7 +402,27 @@ class Jobs:
         attempts = await self._parts.committer.read(
             lambda store: store.attempts(job, task=task, limit=MAX_ATTEMPTS_SHOWN)
         )
-        return task_view(self._at_gates(found), [self._at_gates(attempt) for attempt in attempts])
+        view = self._task_view(found, [self._at_gates(attempt) for attempt in attempts])
+        cpus = self._cpus_of(found)
+        return replace(view, cpus=cpus) if cpus else view
+
+    def _cpus_of(self, row: TaskRow) -> dict[str, str]:
+        """By node: the CPUs on which a running task is bound."""
+        if row.state is not TaskState.RUNNING or not row.attempt:
+            return {}
+        found = {
+            node: self._parts.agents.cpus_of(node, row.job, row.task, row.attempt, rank)
+            for rank, node in enumerate(row.nodes)
+        }
+        return {node: cpus for node, cpus in found.items() if cpus}
+
+    def _task_view(self, row: TaskRow, attempts: list[AttemptRow] | None = None) -> TaskView:
+        """The task with what is not stored: the gates that it waits for, whether it is ready, and why not."""
+        standing = self._parts.plane.readiness(row.job, row.task)
+        if standing is None:
+            return task_view(self._at_gates(row), attempts)
+        row = row if standing.ready or row.message else replace(row, message=f"not ready: {standing.reason}")
+        return task_view(row, attempts, standing.ready)
 
     def _at_gates(self, row: Attempted) -> Attempted:
         """The row; if its attempt waits for gates, with these as its message, which is not stored."""

@@ -12,10 +12,12 @@ from msgspec import Struct
 
 from hal.core.model import SpecError, TaskState
 from hal.planes.tasks import EndedJob, EndedTask, EndedTasks
-from hal.store import MAX_PAGE, JobFilter, JobRow, Removed, Store, TaskRangeRow
+from hal.store import MAX_PAGE, JobFilter, JobRow, Removed, Store, TaskRangeRow, TaskRow
 
 MAX_IDS = 10_000
 """Jobs or tasks named in one request."""
+PART_COST = 4
+"""What a range of tasks in an id costs to read, in ids without one."""
 ROWS_AT_ONCE = 200
 """Jobs that one call reads from the store."""
 MAX_REQUEUED_TASKS = 100_000
@@ -56,14 +58,36 @@ def ended_jobs(store: Store, ids: Sequence[int], going: Collection[int]) -> dict
         row = None if job in going else store.job(job)
         if row is None:
             raise SpecError(f"dependencies: there is no job {job}", hint="`hal jobs --all` lists the jobs there are")
-        in_part = row.spec.array is not None and row.state is not TaskState.SUCCEEDED and row.succeeded > 0
-        if in_part and row.removed >= Removed.ATTEMPTS_GOING:
+        some = row.succeeded > 0 or row.removed_tasks > 0
+        in_part = row.spec.array is not None and row.state is not TaskState.SUCCEEDED and some
+        if in_part and (row.removed >= Removed.ATTEMPTS_GOING or row.removed_tasks):
+            what = "some were" if row.removed_tasks else "its attempts were"
             raise SpecError(
-                f"dependencies: which tasks of job {job} succeeded is no longer known: its attempts were removed",
-                hint="see [retention] in docs/config.md",
+                f"dependencies: which tasks of job {job} succeeded is no longer known: {what} removed",
+                hint="depend on a job that is whole" if row.removed_tasks else "see [retention] in docs/config.md",
             )
         succeeded = store.succeeded(job) if in_part else ()
         found[job] = EndedJob(row.id, row.name or row.spec.title, row.state, row.spec.tasks, succeeded)
+    return found
+
+
+def tasks_within(
+    store: Store,
+    job: int,
+    pieces: Sequence[tuple[int, int]],
+    states: tuple[TaskState, ...],
+    after: int | None,
+    limit: int,
+) -> list[TaskRow]:
+    """A page of the tasks that are in one of these pieces, [first, end)."""
+    found: list[TaskRow] = []
+    begin = 0 if after is None else after + 1
+    for first, end in pieces:
+        first = max(first, begin)
+        if first >= end or len(found) >= limit:
+            continue
+        page = store.tasks(job, states, after=first - 1 if first else None, limit=min(limit - len(found), end - first))
+        found.extend(task for task in page if task.task < end)
     return found
 
 

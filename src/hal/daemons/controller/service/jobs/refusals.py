@@ -5,8 +5,9 @@ Pure.
 
 from __future__ import annotations
 
-from hal.core.model import ConflictError, NotFoundError, TaskState, parse_task_ref
+from hal.core.model import ConflictError, NotFoundError, TaskState, parse_tasks_ref
 from hal.daemons.controller.service.outcomes import OutcomeView, outcome_view
+from hal.planes.tasks import no_task_of
 from hal.store import JobRow
 
 _ENDED_WORDS = {
@@ -29,15 +30,18 @@ def has_ended(row: JobRow) -> ConflictError:
 
 
 def no_task(row: JobRow, task: int) -> NotFoundError:
-    return NotFoundError(f"job {row.id} has no task {task}", hint=f"its tasks are 0 to {row.tasks - 1}")
+    """The error for a task that the job does not have, or no longer."""
+    if 0 <= task < row.tasks and row.removed_tasks:
+        return NotFoundError(f"task {row.id}.{task} was removed", hint=f"`hal show {row.id}` shows what is left")
+    return no_task_of(row.id, task, row.tasks)
 
 
 def explained(result: OutcomeView, rows: dict[int, JobRow | None]) -> OutcomeView:
     """An outcome of what was not found among the live jobs, from the rows of all jobs."""
-    job, task = parse_task_ref(result.id)
-    row = rows[job]
+    ref = parse_tasks_ref(result.id)
+    row = rows[ref.job]
     if row is None:
-        return outcome_view(result.id, no_job(job))
-    if task is not None and task >= row.tasks:
-        return outcome_view(result.id, no_task(row, task))
+        return outcome_view(result.id, no_job(ref.job))
+    if ref.ranges and not ref.by_index and ref.ranges[-1].last >= row.tasks:
+        return outcome_view(result.id, no_task(row, ref.ranges[-1].last))
     return outcome_view(result.id, has_ended(row)) if row.end_ms else result

@@ -5,7 +5,7 @@ Pure. Times are milliseconds since 1970, None where it has not happened; ids are
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from msgspec import UNSET, Raw, Struct, UnsetType, field
 
@@ -19,9 +19,13 @@ from hal.core.model import (
     TaskState,
     Verdict,
     to_json,
+    to_plain,
 )
+from hal.planes.tasks import Placement, Updated, job_row
 from hal.store import AttemptRow, JobRow, TaskRow
 
+_TIMED: Final = (Reason.BEGIN_AT, Reason.BACKOFF, Reason.HOURS)
+"""What ends at a known time, which is no forecast."""
 _REMOVED: Final = ("", "outputs", "attempts", "attempts", "job")
 """By `Removed`; of a job that is removed nothing is shown."""
 
@@ -37,6 +41,27 @@ class TaskCountsView(Struct, frozen=True, kw_only=True):
     failed: int
     timed_out: int = field(name="timed-out")
     cancelled: int
+
+
+class WaitingView(Struct, frozen=True, kw_only=True, gc=False):
+    """Why a job waits, as `whyJob` finds it, without its numbers and advice."""
+
+    reason: Reason
+    short: str
+    """In a few words: `limit user cpu`."""
+    starts_at_ms: int | None
+    """When that ends, where it is known without a forecast."""
+
+
+class PlacementView(Struct, frozen=True, kw_only=True, gc=False):
+    """Where a job runs."""
+
+    nodes: tuple[str, ...]
+    """By name, the first 64."""
+    more: bool
+    """There may be more nodes than are named."""
+    ends_by_ms: int | None
+    """When all that runs will have reached its walltime; null without one, or before anything has started."""
 
 
 class JobView(Struct, frozen=True, kw_only=True, gc=False):
@@ -59,6 +84,8 @@ class JobView(Struct, frozen=True, kw_only=True, gc=False):
     start_ms: int | None
     end_ms: int | None
     exit_code: int | None
+    """The largest of its tasks' when it has ended; null before that, and where no task failed but the job did not
+    succeed."""
     restarts: int
     held: bool
     reason: str
@@ -66,10 +93,38 @@ class JobView(Struct, frozen=True, kw_only=True, gc=False):
     labels: dict[str, str]
     removed: str
     """What was removed of an ended job: `outputs`, `attempts` (and outputs), or empty."""
+    tasks_removed: int | UnsetType = UNSET
+    """Tasks that were removed of a job that stays, which are not among the counts; absent where there is none."""
     spec: Raw | UnsetType = UNSET
     """As submitted, in canonical JSON; not in listings."""
+    waiting: WaitingView | UnsetType = UNSET
+    """Why its next task waits; only in listings that ask for it, and only where something waits."""
+    placement: PlacementView | UnsetType = UNSET
+    """Where it runs now; only in listings that ask for it, and only where it does."""
+    ready: int | UnsetType = UNSET
+    """Of a service that runs: how many of its tasks are ready."""
     dependants: tuple[str, ...] | UnsetType = UNSET
-    """Jobs that wait and name this one, the first 1,000 by id; only where one job is asked for."""
+    """Jobs that wait and name this one, on request also those that did; the first 1,000 by id; only where one job is
+    asked for."""
+
+
+class ChangeView(Struct, frozen=True, kw_only=True):
+    """A field of a job that changed, as its spec shows it."""
+
+    field: str
+    before: Any
+    after: Any
+
+
+class UpdatedView(JobView, frozen=True, kw_only=True, gc=False):
+    """A job after a change; in a dry run as it is, with what would change."""
+
+    changes: list[ChangeView]
+    dry_run: bool = False
+    starts_now: bool | None = None
+    """In a dry run: whether its next task would then start at once; null where that was not tried."""
+    never: str = ""
+    """Why it could not start even if nothing else ran; only of a job with `wait_for_change`."""
 
 
 class AttemptView(Struct, frozen=True, kw_only=True):
@@ -87,6 +142,8 @@ class AttemptView(Struct, frozen=True, kw_only=True):
     signal: int | None
     message: str
     usage: dict[str, int]
+    gpus: tuple[tuple[str, ...], ...]
+    """What it was given of the GPUs of each node; empty: none, or they are only counted."""
 
 
 class TaskView(Struct, frozen=True, kw_only=True):
@@ -106,6 +163,11 @@ class TaskView(Struct, frozen=True, kw_only=True):
     message: str
     reason: str
     usage: dict[str, int]
+    ready: bool | UnsetType = UNSET
+    """Of a running task of a service: whether it is ready; absent while it is starting."""
+    cpus: dict[str, str] | UnsetType = UNSET
+    """Of a task that has run for some seconds on nodes that bind: by node, its CPUs there (`0-3,8`); only when one task
+    is asked for."""
     attempts: list[AttemptView] | UnsetType = UNSET
     """Only when one task is asked for."""
 
@@ -146,18 +208,37 @@ def job_view(row: JobRow, *, spec: bool = False) -> JobView:
         eligible_ms=None if row.eligible_ms >= INF else row.eligible_ms,
         start_ms=row.start_ms,
         end_ms=row.end_ms,
-        exit_code=row.exit_code,
+        exit_code=_exit_code(row),
         restarts=row.restarts,
         held=row.hold,
         reason=row.reason,
         trace_id=row.trace_id,
         labels=row.spec.labels,
         removed=_REMOVED[row.removed],
+        tasks_removed=row.removed_tasks or UNSET,
         spec=Raw(to_json(row.spec)) if spec else UNSET,
     )
 
 
-def task_view(row: TaskRow, attempts: list[AttemptRow] | None = None) -> TaskView:
+def waiting_view(verdict: Verdict) -> WaitingView:
+    """The reason of a verdict."""
+    known = verdict.reason in _TIMED and verdict.starts_at_ms is not None and verdict.starts_at_ms < INF
+    return WaitingView(reason=verdict.reason, short=verdict.short, starts_at_ms=verdict.starts_at_ms if known else None)
+
+
+def placement_view(found: Placement) -> PlacementView:
+    """The placement's view."""
+    return PlacementView(nodes=found.nodes, more=found.more, ends_by_ms=found.ends_by_ms)
+
+
+def _exit_code(row: JobRow) -> int | None:
+    """None while it lives, and where 0 would pass for a success: a cancelled array whose tasks did no wrong."""
+    if row.end_ms is None or (row.state is not TaskState.SUCCEEDED and not row.exit_code):
+        return None
+    return row.exit_code
+
+
+def task_view(row: TaskRow, attempts: list[AttemptRow] | None = None, ready: bool | UnsetType = UNSET) -> TaskView:
     """The task's view."""
     return TaskView(
         job=str(row.job),
@@ -174,6 +255,7 @@ def task_view(row: TaskRow, attempts: list[AttemptRow] | None = None) -> TaskVie
         message=row.message,
         reason=row.reason,
         usage=row.usage or {},
+        ready=ready,
         attempts=UNSET if attempts is None else [_attempt_view(attempt) for attempt in attempts],
     )
 
@@ -192,6 +274,7 @@ def _attempt_view(row: AttemptRow) -> AttemptView:
         signal=row.signal,
         message=row.message,
         usage=row.usage or {},
+        gpus=tuple(tuple(map(str, of_node)) for of_node in row.gpus),
     )
 
 
@@ -201,3 +284,18 @@ def why_view(verdict: Verdict, state: TaskState) -> WhyView:
     if verdict.starts_at_ms is not None and verdict.starts_at_ms >= INF:
         findings["starts_at_ms"] = None
     return WhyView(job=str(verdict.job), state=state, **findings)
+
+
+def updated_view(updated: Updated, *, dry_run: bool = False, starts_now: bool | None = None) -> UpdatedView:
+    """The view of a change that was made, or of one that would be."""
+    shown = job_view(job_row(updated.job), spec=True)
+    return UpdatedView(
+        **{name: getattr(shown, name) for name in JobView.__struct_fields__},
+        changes=[
+            ChangeView(field=one.field, before=to_plain(one.before), after=to_plain(one.after))
+            for one in updated.changes
+        ],
+        dry_run=dry_run,
+        starts_now=starts_now,
+        never=updated.never.text if updated.never is not None else "",
+    )

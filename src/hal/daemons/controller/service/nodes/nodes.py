@@ -195,7 +195,12 @@ class Nodes:
         if row is None:
             raise no_node(name)
         running = self._parts.plane.tally_nodes().get(name, 0)
-        return replace(self._node(row, running, to_all), facts=row.about.facts)
+        topology = self._parts.topology
+        view = replace(self._node(row, running, to_all), facts=row.about.facts)
+        if topology is None:
+            return view
+        places = zip(topology.levels, topology.domains_of(name, row.labels), strict=True)
+        return replace(view, domains={level: domain for level, domain in places if domain})
 
     def _node(self, row: NodeRow, running: int, to_all: bool) -> NodeView:
         heard = self._parts.agents.last_heard_ms(row.name) or row.last_seen_ms

@@ -7,16 +7,18 @@ version in force, so two operators never overwrite one another.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import islice
 
 from msgspec import Struct, convert
 from msgspec.structs import asdict, replace
 
 from hal.core.engine.errors import EngineError
-from hal.core.model import ConflictError, NotFoundError, from_json
+from hal.core.model import ConflictError, HALError, NotFoundError, from_json
 from hal.core.model.occurrences import current_occurrence
 from hal.core.model.policy import Policy
 from hal.core.model.policy_change import Difference, Operation, apply_operations, differences
+from hal.core.model.policy_check import zones_of
 from hal.core.model.policy_text import policy_to_plain
 from hal.daemons.controller.service.parts import Parts
 from hal.daemons.controller.service.policy.share_views import (
@@ -27,8 +29,11 @@ from hal.daemons.controller.service.policy.share_views import (
     share_view,
 )
 from hal.daemons.controller.service.policy.views import LicenceView, PolicyChanged, PolicyVersion, PolicyView, QueueView
+from hal.daemons.controller.startup.policy_start import TAKEN_IN
 from hal.planes.tasks import Effects, Judge, Submitter
-from hal.store import PolicyRow
+from hal.runtime.interface import Lane
+from hal.runtime.time_zones import offsets_of, zone_offsets
+from hal.store import PolicyRow, PutMeta
 
 MAX_EXAMINED = 200_000
 """Live jobs that a dry run looks at."""
@@ -82,9 +87,13 @@ class Policies:
             NotFoundError, SpecError: it cannot be made of what holds; nothing was changed.
         """
         plane = self._parts.plane
+        await self._learn_zones(asked)
 
         def work(now_ms: int) -> tuple[int, list[Difference]]:
             different = plane.change_policy(_made(asked, plane.staged_policy), by, now_ms, asked.note)
+            digest = self._parts.policy_file.taken_in(plane.staged_policy)
+            if digest:
+                plane.add_operations(PutMeta({TAKEN_IN: digest}))
             return plane.staged_policy.version, different
 
         version, different = await self._parts.loop.inbox.call(work)
@@ -95,11 +104,26 @@ class Policies:
 
         Raises: as `change`.
         """
+        await self._learn_zones(asked)
         before = self._parts.plane.policy
         after = _made(asked, before)
+        zone_offsets(after)
         effects = await self._effects(before, after)
         different = tuple(differences(before, after))
         return PolicyChanged(version=before.version, dry_run=True, changes=different, effects=effects)
+
+    async def _learn_zones(self, asked: Asked) -> None:
+        """Expand the time zones of its hours, off the loop: a name that there is not is looked for among all zones.
+
+        Raises:
+            SpecError: there is no such zone.
+        """
+        try:
+            zones = zones_of(asked.change(self._parts.plane.policy))
+        except HALError:  # reported by the change
+            return
+        for zone in sorted(zones):
+            await self._parts.runtime.run_blocking(partial(offsets_of, zone), Lane.READER)
 
     async def _effects(self, before: Policy, after: Policy) -> Effects:
         """Looks at live jobs in slices; what changes meanwhile may be seen before or after it."""

@@ -1,0 +1,64 @@
+"""`hal hostfile`: the nodes of a job as MPI's launchers want to read them. From the job's variables alone."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+import click
+
+from hal.cli.jobs.launch import MAX_RANKS_HERE, ranks_asked
+from hal.cli.kit.command import command, pass_screen
+from hal.cli.kit.screen import Screen
+
+
+@command(
+    "hostfile",
+    examples="""
+    hal hostfile > hosts && mpirun --hostfile hosts ./solver        # Open MPI
+    mpiexec -f <(hal hostfile --form colon) ./solver                # MPICH, Intel MPI
+    """,
+)
+@click.option(
+    "--form",
+    type=click.Choice(["slots", "colon", "lines"]),
+    default="slots",
+    help="How a node with two ranks is written: 'w1 slots=2' (the default), 'w1:2', or 'w1' twice.",
+)
+@click.option("-n", "--ranks", type=click.IntRange(1, MAX_RANKS_HERE), metavar="N", help="Ranks in all.")
+@click.option("--ranks-per-node", type=click.IntRange(1, MAX_RANKS_HERE), metavar="N", help="Ranks on each node.")
+@pass_screen
+@click.pass_context
+def hostfile(ctx: click.Context, screen: Screen, /, form: str, ranks: int | None, ranks_per_node: int | None) -> None:
+    """For use inside a job. A node has as many ranks as the job asks for; of a job that asks for none, as many as it
+    has cores there.
+    """
+    from hal.core.model.rank_variables import hostfile as written
+
+    if ranks is not None and ranks_per_node is not None:
+        raise click.UsageError("--ranks and --ranks-per-node cannot be combined", ctx)
+    nodes = [name for name in os.environ.get("HAL_NODES", "").split(",") if name]
+    if not nodes:
+        raise click.UsageError("this runs in no job; begin one with hal alloc", ctx)
+    for line in written(nodes, slots_of(len(nodes), ranks, ranks_per_node, os.environ), form):
+        screen.line(line)
+
+
+def slots_of(nodes: int, ranks: int | None, per_node: int | None, environ: Mapping[str, str]) -> list[int]:
+    """Return how many ranks each node has: as `hal launch` would distribute them, without a word of the job by its
+    cores."""
+    if ranks is None and per_node is None:
+        ranks, per_node = ranks_asked(environ)
+    if ranks is None:
+        each, more = per_node or _cores(environ), 0
+    else:
+        each, more = divmod(ranks, nodes)
+    return [each + (at < more) for at in range(nodes)]
+
+
+def _cores(environ: Mapping[str, str]) -> int:
+    """Whole cores of the job on each node; at least one."""
+    try:
+        return max(1, int(float(environ.get("HAL_CPUS", "1"))))
+    except ValueError:
+        return 1

@@ -1,0 +1,1 @@
+"""Messages of jobs by mail and webhook: what is sent, whether the site allows it, and sending it."""

@@ -1,0 +1,1 @@
+"""Periodic jobs: what people ask of them, and their submission when they are due."""

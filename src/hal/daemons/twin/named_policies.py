@@ -1,0 +1,56 @@
+"""Policies that a replay can name, built in or of an installed package; and how the engine decides under one.
+
+Pure.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from hal.core.engine.config import Backfill, EngineConfig
+from hal.core.engine.errors import EngineError
+from hal.core.engine.policies import filter_named, order_named, score_named
+from hal.daemons.twin.machine import POLICIES, reservations_of
+from hal.daemons.twin.replay import config_of
+
+
+class NamedPolicy(NamedTuple):
+    """A policy by the name that was typed."""
+
+    name: str
+    engine: EngineConfig
+
+
+def built_in(name: str) -> NamedPolicy | None:
+    """The policy of that name; None where there is none."""
+    return NamedPolicy(name, config_of(name)) if name in POLICIES or reservations_of(name) is not None else None
+
+
+def registered(name: str) -> NamedPolicy | None:
+    """The engine with the registered Order, Score or Filter of that name in place of the one of its kind: else first
+    come, first served, with EASY backfill. None: none is called so."""
+    for named, engine in (
+        (order_named, EngineConfig(order=name)),
+        (score_named, EngineConfig(placement=name)),
+        (filter_named, EngineConfig(filters=(name,))),
+    ):
+        try:
+            named(name)
+        except EngineError:
+            continue
+        return NamedPolicy(name, engine)
+    return None
+
+
+def described(engine: EngineConfig) -> str:
+    """How the engine decides, in the words of section [engine]: an order is two policies with two kinds of backfill."""
+    words = [f"order {engine.order}", f"backfill {engine.backfill}"]
+    if engine.backfill is Backfill.TOP_K:
+        words[-1] += f" ({engine.reservations} reservations)"
+    if engine.placement != "first-fit":
+        words.append(f"placement {engine.placement}")
+    if engine.levels:
+        words.append("compact" if engine.compact else "not compact")
+    if engine.filters:
+        words.append(f"filters {' '.join(engine.filters)}")
+    return ", ".join(words)

@@ -1,0 +1,47 @@
+"""The levels of the topology that jobs name in `within`: an undeclared one is refused, one that is gone is explained.
+
+Pure. The topology is read when the controller starts, so a job that waits may name a level that there is no more. It
+then waits until the level is declared again or it asks for another one; a job of one node asks for nothing.
+"""
+
+from __future__ import annotations
+
+from hal.core.model import JobSpec, Never, Reason, SpecError
+from hal.core.model.policy_check import near
+from hal.core.model.topology.tree import Topology
+
+_NONE = "no topology is declared"
+
+
+def check_level(spec: JobSpec, topology: Topology | None) -> None:
+    """Whether the level that its nodes are to be within is declared, if it names one.
+
+    Raises:
+        SpecError: it is not; names those that are.
+    """
+    if spec.within and not _is_declared(spec.within, topology):
+        levels = topology.levels if topology is not None else ()
+        raise SpecError(
+            f"within: no level '{spec.within}'{near(spec.within, levels)}",
+            hint=f"{_levels(topology)}; leave it out to let the job start anywhere",
+        )
+
+
+def never_within(spec: JobSpec, topology: Topology | None) -> Never | None:
+    """Why a job of several nodes that names a level which is gone starts nowhere; None: its level is there."""
+    if not spec.within or spec.nodes == 1 or _is_declared(spec.within, topology):
+        return None
+    return Never(
+        reason=Reason.IMPOSSIBLE,
+        because=f"its nodes are to be within one {spec.within} and there is no such level: {_levels(topology)}",
+        until=f"[topology] of hal.toml declares a level '{spec.within}'",
+        mend="ask for another level, or for none (`hal update JOB --within none`)",
+    )
+
+
+def _is_declared(level: str, topology: Topology | None) -> bool:
+    return topology is not None and level in topology.levels
+
+
+def _levels(topology: Topology | None) -> str:
+    return f"levels are {', '.join(topology.levels)}" if topology is not None and topology.levels else _NONE
