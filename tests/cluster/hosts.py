@@ -222,8 +222,11 @@ class Host:
     # ── the machine ───────────────────────────────────────────────────────────────────────────────────────────────
 
     def pids(self) -> list[int]:
-        """All processes on it."""
-        return [int(word) for word in ip("netns", "pids", self._namespace).split()]
+        """All processes on it, also those that left its network."""
+        found = set(ip("netns", "pids", self._namespace).split())
+        if self._freezer is not None:
+            found.update((self._freezer / "cgroup.procs").read_text().split())
+        return sorted(int(word) for word in found)
 
     def power_off(self) -> None:
         """Kill everything at once; the disk stays. What is started next runs in another boot."""
@@ -258,10 +261,13 @@ class Host:
 
     def remove(self) -> None:
         """End all of it."""
+        end_s = time.monotonic() + DEADLINE_S
         self.power_off()
+        while self._freezer is not None and not self._freezer_removed():
+            assert time.monotonic() < end_s, f"the freezer of {self.name} stays: {self._members()}"
+            select.select([], [], [], 0.02)
+            self.power_off()  # what was being forked while the others were killed
         ip("netns", "delete", self._namespace)
-        if self._freezer is not None:
-            until(self._freezer_removed, f"the freezer of {self.name} is removed")
 
     def _freezer_removed(self) -> bool:
         try:
@@ -270,6 +276,15 @@ class Host:
         except OSError:
             return False
         return True
+
+    def _members(self) -> list[str]:
+        """What keeps its freezer: cgroups in it, and of each thread what it is and does."""
+        assert self._freezer is not None
+        told = [path.name for path in self._freezer.iterdir() if path.is_dir()]
+        for thread in (self._freezer / "tasks").read_text().split():
+            with contextlib.suppress(OSError):
+                told.append(" ".join(Path(f"/proc/{thread}/stat").read_text().split()[:4]))
+        return told
 
 
 class Network:
