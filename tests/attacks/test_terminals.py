@@ -114,6 +114,8 @@ COMMANDS: Final[dict[str, tuple[list[str], ...]]] = {
     "node list": ([],),
     "node remove": (["n1"],),
     "node resume": (["n1"],),
+    "node taint": (["n1", "a=b"], [EVIL, "a"], ["n1", EVIL]),
+    "node untaint": (["n1", "a"], ["n1", EVIL]),
     "node show": (["n1"], [EVIL], ["n1", "--devices"]),
     "queues": ([],),
     "shares": ([],),

@@ -200,6 +200,8 @@ def test_the_example_of_nodes_works(own_hal: LiveHal, tmp_path: Path) -> None:
     out = run_page("docs/nodes.md", own_hal, tmp_path)
     assert "looks slow" in out
     assert "n2 is empty and cordoned" in out
+    assert re.search(r"^NAME .* TAINTS +REASON$", out, re.MULTILINE)
+    assert "on n1" in out
     assert "n2 is cordoned (drained by" in out
     _, _, after = out.partition("n2 removed")
     assert "n2" not in after.partition("HAL is up")[0]

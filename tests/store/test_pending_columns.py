@@ -153,3 +153,12 @@ def test_jobs_of_the_same_kind_share_what_the_engine_is_asked(leader: Leader, mo
     assert in_rows(loaded) == in_rows(leader.store.load())
     assert [len(columns) for columns in loaded.pending_columns] == [4] * 5
     assert {len(columns.asks) for columns in loaded.pending_columns} == {2}
+
+
+def test_jobs_that_tolerate_other_taints_ask_for_something_else(leader: Leader) -> None:
+    """What a job tolerates is known to the engine after a restart."""
+    specs = [check_spec(JobSpec(command=("true",), tolerate=tolerate)) for tolerate in ((), ("spot",), ("spot",))]
+    leader.commit(InsertJobs([job(n, spec=spec) for n, spec in enumerate(specs, 1)]))
+    leader.commit(PutTaskRanges(put=[TaskRangeRow(n, 0, 1, TaskState.PENDING) for n in (1, 2, 3)]))
+    (columns,) = leader.store.load(in_columns=True).pending_columns
+    assert [columns.asks[columns.ask[shape]].tolerate for shape in columns.shape] == [(), ("spot",), ("spot",)]

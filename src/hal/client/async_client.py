@@ -44,6 +44,7 @@ from hal.client.rest.views import (
 from hal.client.transport.async_http import AsyncConnections
 from hal.client.transport.exchange import RECONNECT_S
 from hal.core.model import SpecError
+from hal.core.model.taint import taints_of
 
 if TYPE_CHECKING:
     from hal.client.rest.access_calls import AccessInfo
@@ -344,6 +345,17 @@ class AsyncClient:
     async def cordon(self, *names: str, reason: str = "") -> list[Outcome]:
         """Close nodes to new work until they are uncordoned; what runs continues. One outcome for each."""
         return list(await self.call(calls.control_nodes("cordon", names, reason)))
+
+    async def taint(self, *names: str, taints: str | Sequence[str] | Mapping[str, str]) -> list[Outcome]:
+        """Keep work away from nodes that does not tolerate these taints (`KEY`, `KEY=VALUE`); what runs continues."""
+        texts = [taints] if isinstance(taints, str) else taints
+        by_key = dict(texts) if isinstance(texts, Mapping) else taints_of(texts)
+        return list(await self.call(calls.control_nodes("taint", names, details={"taints": by_key})))
+
+    async def untaint(self, *names: str, keys: str | Sequence[str]) -> list[Outcome]:
+        """Take the taints of these keys from nodes. One outcome for each."""
+        listed = [keys] if isinstance(keys, str) else list(keys)
+        return list(await self.call(calls.control_nodes("untaint", names, details={"keys": listed})))
 
     async def uncordon(self, *names: str) -> list[Outcome]:
         """Open nodes to new work, unless something other than a person keeps them closed (`detail` names it)."""

@@ -14,8 +14,8 @@ from hal.core.model import SpecError, parse_amount, resource_name, to_plain
 
 _AMOUNTS = (("cpus", "cpu"), ("memory", "memory"), ("gpus", "gpu"))
 _EMPTY: dict[str, Any] = {
-    "constraints": [], "exclude": [], "gates": [], "labels": {}, "licences": {}, "retries": 0, "comment": "", "qos": "",
-    "booking": "", "within": "", "account": "", "name": "", "max_running": 0,
+    "constraints": [], "exclude": [], "tolerate": [], "gates": [], "labels": {}, "licences": {}, "retries": 0,
+    "comment": "", "qos": "", "booking": "", "within": "", "account": "", "name": "", "max_running": 0,
 }  # fmt: skip
 """What None means where it does not mean the default of the queue."""
 
@@ -53,7 +53,7 @@ def patch_fields(given: Mapping[str, Any]) -> dict[str, Any]:
             fields[field] = 0 if value is None else instant_ms(value, keyword)
     if fields.get("walltime") is not None:
         fields["walltime"] = seconds_of(fields["walltime"])
-    for field in ("constraints", "exclude", "gates"):
+    for field in ("constraints", "exclude", "tolerate", "gates"):
         if fields.get(field) is not None:
             fields[field] = listed(fields[field])
     return {key: to_plain(_EMPTY.get(key) if value is None else value) for key, value in fields.items()}

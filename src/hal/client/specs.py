@@ -120,6 +120,8 @@ class JobOptions(TypedDict, total=False):
     """Labels that its nodes must have: 'gpu=a100|h100', '!spot'."""
     exclude: str | Sequence[str]
     """Nodes not to run on, by name."""
+    tolerate: str | Sequence[str]
+    """Taints of nodes in spite of which it may run there: 'gpu', 'team=bio'."""
     gates: str | JobGate | Sequence[str | JobGate]
     """Services of the node that let each attempt begin, or end: 'stage,policy=elsewhere,argument=genome'."""
     sandbox: bool | str | Sequence[str]
@@ -233,6 +235,8 @@ def spec_from_options(
         plain["constraints"] = [*plain.get("constraints", ()), f"{GPU_LABEL}.{kind}"]
     if "exclude" in given:
         plain["exclude"] = listed(given["exclude"])
+    if "tolerate" in given:
+        plain["tolerate"] = listed(given["tolerate"])
     if "gates" in given:
         plain["gates"] = listed(given["gates"])
     if "notify" in given:

@@ -47,6 +47,7 @@ from hal.client.rest.views import (
 from hal.client.transport.exchange import RECONNECT_S
 from hal.client.transport.http import Connections
 from hal.core.model import SpecError
+from hal.core.model.taint import taints_of
 
 if TYPE_CHECKING:
     from hal.client.rest.access_calls import AccessInfo
@@ -339,6 +340,17 @@ class Client:
     def cordon(self, *names: str, reason: str = "") -> list[Outcome]:
         """Close nodes to new work until they are uncordoned; what runs continues. One outcome for each."""
         return list(self.call(calls.control_nodes("cordon", names, reason)))
+
+    def taint(self, *names: str, taints: str | Sequence[str] | Mapping[str, str]) -> list[Outcome]:
+        """Keep work away from nodes that does not tolerate these taints (`KEY`, `KEY=VALUE`); what runs continues."""
+        texts = [taints] if isinstance(taints, str) else taints
+        by_key = dict(texts) if isinstance(texts, Mapping) else taints_of(texts)
+        return list(self.call(calls.control_nodes("taint", names, details={"taints": by_key})))
+
+    def untaint(self, *names: str, keys: str | Sequence[str]) -> list[Outcome]:
+        """Take the taints of these keys from nodes. One outcome for each."""
+        listed = [keys] if isinstance(keys, str) else list(keys)
+        return list(self.call(calls.control_nodes("untaint", names, details={"keys": listed})))
 
     def uncordon(self, *names: str) -> list[Outcome]:
         """Open nodes to new work, unless something other than a person keeps them closed (`detail` names it)."""

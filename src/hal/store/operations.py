@@ -299,6 +299,8 @@ class NodeAbout(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     closures: tuple[Closure, ...] = ()
     facts: Facts = Facts()
+    taints: dict[str, str] = {}
+    """What keeps work away that does not tolerate it, by key."""
 
 
 class NodeRow(Struct, frozen=True):

@@ -160,6 +160,12 @@ _JOB_OPTIONS = (
     ),
     click.option("-x", "--exclude", metavar="NODE", multiple=True, help="Node not to run on; repeatable."),
     click.option(
+        "--tolerate",
+        metavar="KEY[=VALUE]",
+        multiple=True,
+        help="Taint of nodes in spite of which it may run there; repeatable.",
+    ),
+    click.option(
         "--gate",
         metavar="NAME[,FIELD=VALUE...]",
         multiple=True,
@@ -232,6 +238,8 @@ def options_of(given: Mapping[str, Any]) -> JobOptions:
         out["constraints"] = list(given["constraint"])
     if given["exclude"]:
         out["exclude"] = [name for text in given["exclude"] for name in text.split(",")]
+    if given["tolerate"]:
+        out["tolerate"] = [taint for text in given["tolerate"] for taint in text.split(",")]
     if given["gate"]:
         out["gates"] = list(given["gate"])
     if given["notify"]:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 NONE = "none"
 """Takes out what is there."""
-_LISTS = {"after": "after", "constraint": "constraints", "exclude": "exclude", "gate": "gates"}
+_LISTS = {"after": "after", "constraint": "constraints", "exclude": "exclude", "tolerate": "tolerate", "gate": "gates"}
 """Options that may be repeated, and the keyword that takes them all."""
 _TEXTS = (
     "name", "queue", "account", "qos", "booking", "priority", "walltime", "cpus", "memory", "gpus", "nodes", "within",
@@ -74,6 +74,9 @@ _TEXTS = (
 @click.option("-l", "--label", metavar="K=V", multiple=True, help="Label; replaces all labels; repeatable; none: none.")
 @click.option("--constraint", metavar="RULE", multiple=True, help="Node labels to require; repeatable; none: any node.")
 @click.option("-x", "--exclude", metavar="NODE", multiple=True, help="Node not to run on; repeatable; none: no node.")
+@click.option(
+    "--tolerate", metavar="KEY[=VALUE]", multiple=True, help="Taint of nodes to tolerate; repeatable; none: no taint."
+)
 @click.option("--gate", metavar="NAME[,FIELD=VALUE...]", multiple=True, help="Gate; repeatable; none: no gate.")
 @click.option("--signal", metavar="NAME@TIME", help="Send a signal TIME before the walltime ends: USR1@5m; none: no.")
 @click.option("--comment", metavar="TEXT", help="A line for people; none: no comment.")
@@ -115,7 +118,7 @@ def _keywords(given: Mapping[str, Any]) -> dict[str, Any]:
     out = {name: None if given[name] == NONE else given[name] for name in _TEXTS if given[name] is not None}
     for option, keyword in _LISTS.items():
         if given[option]:
-            separate = option == "exclude"
+            separate = option in ("exclude", "tolerate")
             entries = [part for text in given[option] for part in (text.split(",") if separate else [text])]
             out[keyword] = None if entries == [NONE] else entries
     if given["request"]:

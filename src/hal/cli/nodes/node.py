@@ -49,6 +49,43 @@ def cordon(screen: Screen, names: Sequence[str], reason: str) -> int:
 
 
 @command(
+    "taint",
+    output=True,
+    examples="""
+    hal node taint n2 team=bio      # only work that tolerates it starts on n2
+    hal node taint n2,n3 spot
+    hal run --tolerate team=bio CMD
+    """,
+)
+@click.argument("names", metavar="NODE[,NODE...]")
+@click.argument("taints", metavar="KEY[=VALUE]...", nargs=-1, required=True)
+@pass_screen
+def taint(screen: Screen, names: str, taints: Sequence[str]) -> int:
+    """Keep work away from nodes that does not tolerate a taint.
+
+    Jobs tolerate it by `--tolerate KEY` or `--tolerate KEY=VALUE`. What runs on the nodes continues. A node has one
+    value for each key: another one takes its place.
+    """
+    return report(screen, screen.client.taint(*names.split(","), taints=list(taints)))
+
+
+@command(
+    "untaint",
+    output=True,
+    examples="""
+    hal node untaint n2 team
+    hal node untaint n2,n3 team spot
+    """,
+)
+@click.argument("names", metavar="NODE[,NODE...]")
+@click.argument("keys", metavar="KEY...", nargs=-1, required=True)
+@pass_screen
+def untaint(screen: Screen, names: str, keys: Sequence[str]) -> int:
+    """Take taints from nodes, by their keys."""
+    return report(screen, screen.client.untaint(*names.split(","), keys=list(keys)))
+
+
+@command(
     "resume",
     output=True,
     examples="""
@@ -235,5 +272,5 @@ def revoke(screen: Screen, name: str) -> None:
     screen.show(found, lambda: screen.line(f"{found.name}: certificates revoked"))
 
 
-for one in (list_nodes, show_nodes, cordon, drain, resume, remove, fence, revoke):
+for one in (list_nodes, show_nodes, cordon, drain, resume, taint, untaint, remove, fence, revoke):
     node.add_command(one)

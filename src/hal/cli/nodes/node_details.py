@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from hal.core.model import format_duration, plural, readable_amount
+from hal.core.model.taint import taint_text
 
 if TYPE_CHECKING:
     from hal.client.rest.views import ClosureInfo, NodeInfo
@@ -29,6 +30,7 @@ def details(node: NodeInfo) -> dict[str, str]:
         "disks": _lines(map(_disk, facts.disks)),
         "GPUs": _lines(map(_gpu, facts.gpus)),
         "labels": _lines(f"{key}={value}" for key, value in sorted(node.labels.items())),
+        "taints": _lines(taint_text(key, value) for key, value in sorted(node.taints.items())),
         "closed": node.reason,
         "eviction": _lines(map(_eviction, (one for one in node.closures if one.evict))),
         "notes": _lines(node.notes),

@@ -92,11 +92,13 @@ def _print_nodes(screen: Screen, names: Sequence[str]) -> None:
 def _print_table(screen: Screen, found: Sequence[NodeInfo]) -> None:
     from hal.cli.kit.formats import resources_of, used
     from hal.core.model.facts import AUTOMATIC
+    from hal.core.model.taint import taint_text
 
     named = resources_of(node.capacity for node in found)
     at = COLUMNS.index(AFTER) + 1
+    tainted = any(node.taints for node in found)
     screen.table(
-        (*COLUMNS[:at], *(name.upper() for name in named), *COLUMNS[at:]),
+        (*COLUMNS[:at], *(name.upper() for name in named), *COLUMNS[at:-1], *["TAINTS"] * tainted, *COLUMNS[-1:]),
         [
             (
                 node.name,
@@ -104,6 +106,7 @@ def _print_table(screen: Screen, found: Sequence[NodeInfo]) -> None:
                 *(used(node.capacity, node.free, resource) for resource in ("cpu", "memory", "gpu", *named)),
                 str(node.running),
                 ",".join(f"{key}={value}" for key, value in node.labels.items() if not key.startswith(AUTOMATIC)),
+                *[",".join(taint_text(*taint) for taint in sorted(node.taints.items()))] * tainted,
                 node.reason,
             )
             for node in found

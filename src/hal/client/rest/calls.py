@@ -294,7 +294,7 @@ def fence(name: str, machine_gone: bool = False, reason: str = "") -> Call[NodeI
 def control_nodes(
     action: str, names: Sequence[str], reason: str = "", details: Mapping[str, Any] | None = None
 ) -> Call[tuple[Outcome, ...]]:
-    """POST /v1/nodes/{cordon,uncordon,drain,remove}: twice is as once; `details`: further fields of the body."""
+    """POST /v1/nodes/{cordon,uncordon,drain,taint,untaint,remove}: twice is as once; `details`: further fields."""
     body: dict[str, Any] = dict(details or {}) | {"nodes": list(names)} | ({"reason": reason} if reason else {})
     return Call(Request("POST", f"/v1/nodes/{action}", body=to_json(body)), list_reader("results", Outcome))
 

@@ -200,6 +200,8 @@ class NodeInfo(View, frozen=True, kw_only=True):
     boot_id: str = ""
     closures: tuple[ClosureInfo, ...] = ()
     """What keeps new work away from it."""
+    taints: dict[str, str] = {}
+    """What keeps work away that does not tolerate it, by key; a value may be empty."""
     facts: Facts = Facts()
     """What it is made of; only when one node is asked for."""
     domains: dict[str, str] = {}

@@ -10,6 +10,8 @@ from enum import StrEnum
 
 import msgspec
 
+from hal.core.model.taint import untolerated
+
 
 class Match(StrEnum):
     """How a label must relate to the values of a requirement."""
@@ -43,6 +45,7 @@ class ClassSpec(msgspec.Struct, frozen=True):
     runs in this booking only (on its nodes, within its time); "" = outside all. licences: amounts of the whole cluster
     that one start takes, whatever its nodes; > 0. within: a level of the topology, in one domain of which all its nodes
     are; "" = anywhere. A node in no domain of the level does not count; of a level that nobody named there is none.
+    tolerates: taints of nodes, as `KEY` or `KEY=VALUE`, in spite of which it may run there.
     """
 
     request: dict[str, int]
@@ -51,11 +54,20 @@ class ClassSpec(msgspec.Struct, frozen=True):
     booking: str = ""
     licences: dict[str, int] = {}
     within: str = ""
+    tolerates: tuple[str, ...] = ()
 
     def shape_key(self) -> tuple[object, ...]:
         """Equal for equal feasibility on one node; zero amounts do not count."""
         amounts = tuple(sorted((k, v) for k, v in self.request.items() if v))
-        return (amounts, frozenset(self.constraints), self.booking, tuple(sorted(self.licences.items())), self.within)
+        licences = tuple(sorted(self.licences.items()))
+        key = (amounts, frozenset(self.constraints), self.booking, licences, self.within)
+        return (*key, frozenset(self.tolerates)) if self.tolerates else key
+
+    def holds(self, labels: dict[str, str], taints: dict[str, str]) -> bool:
+        """Whether it may use a node with these labels and taints."""
+        return all(part.holds(labels) for part in self.constraints) and not (
+            taints and untolerated(taints, self.tolerates)
+        )
 
 
 class OwnerSpec(msgspec.Struct, frozen=True):

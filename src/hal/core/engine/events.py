@@ -133,6 +133,8 @@ class NodeSpec(msgspec.Struct, frozen=True):
     """Of its capacity, what nothing new can have though nothing holds it: what is left of GPUs that are shared is on
     several of them. Below zero: more is left than the sum says."""
     domains: tuple[str, ...] = ()
+    taints: dict[str, str] = {}
+    """What keeps work away that does not tolerate it, by key; what runs already stays."""
 
 
 class NodesChanged(msgspec.Struct, frozen=True):

@@ -33,6 +33,7 @@ from hal.core.model.resources import Resources
 from hal.core.model.sandbox import NO_NETWORK, READ_ONLY, check_sandbox
 from hal.core.model.secret import check_secret_names
 from hal.core.model.service import DEFAULT_RESTARTS, Restart, Service, check_service
+from hal.core.model.taint import check_tolerated
 from hal.core.model.topology.tree import check_level_name
 from hal.core.model.trace_context import trace_id_of
 from hal.core.model.units import MAX_AMOUNT, Duration
@@ -181,6 +182,7 @@ FIELDS_BY_OTHER_NAMES: Final = {
     **dict.fromkeys(("licence", "licenses", "license"), "licences"),
     "label": "labels",
     "constraint": "constraints",
+    **dict.fromkeys(("tolerations", "tolerates"), "tolerate"),
 }
 """Names of options and keywords, and of other schedulers, by which people look for a field."""
 
@@ -268,6 +270,10 @@ class JobSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     exclude: Annotated[
         tuple[str, ...],
         Meta(description="nodes not to run on, by name; a gate with the policy `elsewhere` adds its node"),
+    ] = ()
+    tolerate: Annotated[
+        tuple[str, ...],
+        Meta(description="taints of nodes on which it may run in spite of them: KEY, or KEY=VALUE; see nodes.md"),
     ] = ()
     gates: Annotated[
         tuple[JobGate, ...], Meta(description="services of the node that let each attempt begin, or end; see gates.md")
@@ -363,6 +369,7 @@ def check_spec(spec: JobSpec, known: JobSpec | None = None) -> JobSpec:
     _check_env(spec.env)
     _check_labels(spec)
     _check_excluded(spec.exclude)
+    check_tolerated(spec.tolerate)
     if spec.within:
         check_level_name(spec.within, "within")
     check_gates(spec.gates)

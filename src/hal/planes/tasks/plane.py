@@ -437,6 +437,14 @@ class TaskPlane:
         """See `evictions.evict_from`."""
         return evictions.evict_from(self._table, names, asked, by, now_ms)
 
+    def taint(self, name: str, taints: dict[str, str], by: Submitter) -> NodeRow:
+        """See `closures.taint`."""
+        return closures.taint(self._table, name, taints, by)
+
+    def untaint(self, name: str, keys: Sequence[str], by: Submitter) -> NodeRow:
+        """See `closures.untaint`."""
+        return closures.untaint(self._table, name, keys, by)
+
     def uncordon(self, name: str, by: Submitter) -> NodeRow:
         """See `closures.uncordon`."""
         return closures.uncordon(self._table, name, by)

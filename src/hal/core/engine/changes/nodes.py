@@ -91,6 +91,7 @@ def _takes_something(state: State, event: NodesChanged) -> bool:
         if (
             node.health is not Health.UP
             or nodes.labels[row] != dict(node.labels)
+            or nodes.taints.get(row, {}) != node.taints
             or (levels and state.domains.path_of(row) != state.domains.whole(node.domains))
             or any(node.capacity.get(name, 0) < amount for name, amount in had)
             or _withholds_more(state, row, node)
@@ -131,6 +132,7 @@ def _remove_node(state: State, name: str) -> int:
     row = state.nodes.by_name.pop(name)
     state.nodes.rows[row, L.N_STATE] = L.NODE_GONE
     state.nodes.labels[row] = {}
+    state.nodes.taints.pop(row, None)
     state.nodes.withhold(row, {})
     if state.domains.levels:
         state.domains.put(row, None)
@@ -156,6 +158,9 @@ def _put_node(state: State, node: NodeSpec) -> int:
     if node.withheld:
         state.nodes.withhold(row, node.withheld)
     state.nodes.labels[row] = dict(node.labels)
+    state.nodes.taints.pop(row, None)
+    if node.taints:
+        state.nodes.taints[row] = dict(node.taints)
     if state.domains.levels:
         state.domains.put(row, state.domains.whole(node.domains))
     state.nodes.health[row] = str(node.health)
@@ -187,6 +192,7 @@ class _Nodes(NamedTuple):
     by_name: dict[str, int]
     masks: dict[tuple[str, tuple[object, ...]], Any]
     withheld: dict[int, dict[int, int]]
+    taints: dict[int, dict[str, str]]
     paths: list[Path | None]
 
 
@@ -194,7 +200,8 @@ def _nodes_now(state: State) -> _Nodes:
     tables = (state.nodes.free.copy(), state.nodes.capacity.copy(), state.nodes.rows.copy())
     return _Nodes(
         tables, list(state.nodes.names), list(state.nodes.labels), list(state.nodes.health), dict(state.nodes.by_name),
-        dict(state.plugins.masks), dict(state.nodes.withheld), state.domains.all_paths(len(state.nodes.names)),
+        dict(state.plugins.masks), dict(state.nodes.withheld), dict(state.nodes.taints),
+        state.domains.all_paths(len(state.nodes.names)),
     )  # fmt: skip
 
 
@@ -202,7 +209,7 @@ def _put_back(state: State, before: _Nodes) -> None:
     state.nodes.free[:], state.nodes.capacity[:], state.nodes.rows[:] = before.tables
     state.nodes.names, state.nodes.labels, state.nodes.health = before.names, before.labels, before.health
     state.nodes.by_name, state.plugins.masks = before.by_name, before.masks
-    state.nodes.withheld = before.withheld
+    state.nodes.withheld, state.nodes.taints = before.withheld, before.taints
     state.meta[L.M_NODES] = len(state.nodes.names)
     if state.domains.levels:
         for row in range(state.nodes.rows.shape[0]):

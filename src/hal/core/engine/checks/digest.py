@@ -41,6 +41,7 @@ def state_digest(state: State) -> str:
             sorted(amounts.items()),
             sorted(state.nodes.labels[row].items()),
             state.domains.path_of(row),
+            *([sorted(state.nodes.taints[row].items())] if row in state.nodes.taints else []),
         )
     add("offers", state.offers)
     for booked in state.bookings.all:
@@ -71,6 +72,7 @@ def _class_name(state: State, class_id: int) -> tuple[object, ...]:
         spec.booking,
         sorted(spec.licences.items()),
         spec.within,
+        *([sorted(spec.tolerates)] if spec.tolerates else []),
     )
 
 

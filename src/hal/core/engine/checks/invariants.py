@@ -16,6 +16,7 @@ from hal.core.engine.views import pending, running, runs_of_row
 from hal.core.kernels.structures import layout as L
 from hal.core.kernels.structures.arrays import Ints, Mask, Records
 from hal.core.model.advice import KeySpace
+from hal.core.model.taint import untolerated
 
 
 class InvariantError(AssertionError):
@@ -339,6 +340,9 @@ def _admitted(state: State, spec: ClassSpec, shape: int, alike: list[list[int]])
     for group in alike if spec.constraints else ():
         if not all(requirement.holds(state.nodes.labels[group[0]]) for requirement in spec.constraints):
             admitted[group] = False
+    for row, taints in state.nodes.taints.items():
+        if untolerated(taints, spec.tolerates):
+            admitted[row] = False
     if spec.within:
         admitted &= state.domains.are_in(spec.within, np.arange(rows))
     if spec.booking and not state.bookings.anywhere(spec.booking):

@@ -63,6 +63,8 @@ def set_id(state: State, spec: ClassSpec) -> int:
         key = (*key, ("booking", spec.booking))
     if spec.within:
         key = (*key, ("within", spec.within))
+    if spec.tolerates:
+        key = (*key, ("tolerates", *sorted(set(spec.tolerates))))
     if state.plugins.filters:
         key = (*key, spec.shape_key())
     there = catalogue.set_ids.get(key)

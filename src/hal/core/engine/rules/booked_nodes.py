@@ -62,7 +62,8 @@ def _chosen_rows(state: State, spec: BookingSpec, before: tuple[int, ...]) -> tu
 
     def is_usable(row: int) -> bool:
         up = row not in taken and state.nodes.rows[row, L.N_STATE] == L.NODE_UP
-        return bool(up) and all(part.holds(state.nodes.labels[row]) for part in spec.constraints)
+        labelled = all(part.holds(state.nodes.labels[row]) for part in spec.constraints)
+        return bool(up) and labelled and row not in state.nodes.taints
 
     if len(before) == spec.count and all(map(is_usable, before)):
         return before

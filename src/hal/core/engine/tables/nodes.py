@@ -6,6 +6,7 @@ Pure. O(nodes) where something is worked out again for all of them.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 import numpy as np
 
@@ -13,6 +14,8 @@ from hal.core.engine.classes import ClassSpec
 from hal.core.kernels.structures import layout as L
 from hal.core.kernels.structures.declaration import Room
 from hal.core.kernels.structures.declared import NODE_BLOCKS, NODE_GROUPS, NODES, NodeTables
+
+NO_TAINTS: Final[dict[str, str]] = {}
 
 
 class Nodes(NodeTables):
@@ -25,6 +28,8 @@ class Nodes(NodeTables):
         """By node index; of a tombstone the name that it had."""
         self.labels: list[dict[str, str]] = []
         """By node index; replaced, never changed in place."""
+        self.taints: dict[int, dict[str, str]] = {}
+        """By node index; only of nodes that have some. Replaced, never changed in place."""
         self.health: list[str] = []
         """By node index: a value of `events.Health`."""
         self.withheld: dict[int, dict[int, int]] = {}
@@ -58,15 +63,16 @@ class Nodes(NodeTables):
             self.withheld[node] = held
 
     def admit(self, some: Iterable[int], constraint_set: int, spec: ClassSpec, booked: set[int] | None) -> None:
-        """Work out which of some nodes a constraint set admits: up, labels as required, and if so booked.
+        """Work out which of some nodes a constraint set admits: up, labels as required, no taint that it does not
+        tolerate, and if so booked.
 
         booked: the only nodes on which a booking's jobs may run; None = they may run on any.
         """
         nodes = np.asarray(some if isinstance(some, range) else list(some), np.int64)
         self.allowed[constraint_set, nodes] = self.rows[nodes, L.N_STATE] == L.NODE_UP
-        if spec.constraints:
+        if spec.constraints or self.taints:
             for node in nodes.tolist():
-                if not all(part.holds(self.labels[node]) for part in spec.constraints):
+                if not spec.holds(self.labels[node], self.taints.get(node, NO_TAINTS)):
                     self.allowed[constraint_set, node] = 0
         if booked is not None:
             self.allowed[constraint_set, [node for node in nodes.tolist() if node not in booked]] = 0

@@ -17,12 +17,15 @@ from hal.core.engine.why.foresight import admitted, together
 from hal.core.kernels.structures import layout as L
 from hal.core.model.facts import GPUS_LABEL, SANDBOX_LABEL
 from hal.core.model.offer import Offer
+from hal.core.model.taint import untolerated
 from hal.core.model.units import format_amount, format_distinctly, plural
 from hal.core.model.verdict import Never, Reason
 
 SANDBOXES_NEED = "a node with bubblewrap: install it there (apt-get install bubblewrap), and start its agent again"
 MAX_RESOURCES_NAMED = 8
 """Kinds of resources that a message lists."""
+MAX_TAINTS_NAMED = 4
+"""Taints that a message lists."""
 
 
 class Impossible(msgspec.Struct, frozen=True):
@@ -41,6 +44,8 @@ class Impossible(msgspec.Struct, frozen=True):
     message: str
     apart: bool = False
     """There are enough nodes, but not in one domain of the level that it names."""
+    taints: tuple[str, ...] = ()
+    """Taints that it does not tolerate, of nodes that would do otherwise."""
 
 
 def fits_ever(
@@ -74,7 +79,10 @@ def never_fits(
             until = f"enough such nodes of one {spec.within}"
             mend = "ask for fewer nodes, or for a wider level" if short.nodes_that_fit else "name another level"
             mend += "; `hal topology` shows which nodes are where"
-        if _lacks_sandboxes(state, spec):
+        if short.taints:
+            until = "a node without these taints" if one else "enough nodes without these taints"
+            mend = f"tolerate them, if it may run there: {' '.join(f'--tolerate {one}' for one in short.taints)}"
+        elif _lacks_sandboxes(state, spec):
             mend = f"its sandbox, or its queue's, needs {SANDBOXES_NEED}"
         elif any(part.key == GPUS_LABEL for part in spec.constraints):
             mend = "ask for whole GPUs, or let several jobs share one: `gpu_parts = true` under [engine] of hal.toml"
@@ -152,6 +160,10 @@ class Machines:
             return self._offers[machine - self._first].labels
         return self._state.nodes.labels[machine]
 
+    def taints(self, machine: int) -> dict[str, str]:
+        """Taints of one; machines that are offered have none."""
+        return {} if machine >= self._first or self._state is None else self._state.nodes.taints.get(machine, {})
+
     def capacity(self, machine: int, resource: str) -> int:
         """How much of a resource one has when it is empty."""
         if machine >= self._first or self._state is None:
@@ -185,8 +197,11 @@ class Machines:
 def _shortage_of(spec: ClassSpec, machines: Machines) -> Impossible | None:
     """None when enough of these machines could hold the request when empty; else which constraint fails."""
     rows = machines.all()
-    matching = [row for row in rows if all(part.holds(machines.labels(row)) for part in spec.constraints)]
+    labelled = [row for row in rows if all(part.holds(machines.labels(row)) for part in spec.constraints)]
+    matching = [row for row in labelled if not untolerated(machines.taints(row), spec.tolerates)]
     there, known = machines.count(matching), machines.count(rows)
+    if there < spec.nodes <= machines.count(labelled):
+        return _tainted(spec, machines, labelled, there)
     if there < spec.nodes and there < known:
         wanted = ", ".join(
             f"{part.key} {part.match.value} {' '.join(part.values)}".strip() for part in spec.constraints
@@ -236,6 +251,22 @@ def _shortage_of(spec: ClassSpec, machines: Machines) -> Impossible | None:
     if spec.within:
         return _apart(spec, machines, fitting)
     return None
+
+
+def _tainted(spec: ClassSpec, machines: Machines, labelled: list[int], there: int) -> Impossible:
+    """Enough machines have its labels, and too many of these have taints that it does not tolerate."""
+    named: dict[str, int] = {}
+    for row in labelled:
+        for taint in untolerated(machines.taints(row), spec.tolerates):
+            named[taint] = named.get(taint, 0) + 1
+    most = sorted(named, key=lambda taint: (-named[taint], taint))[:MAX_TAINTS_NAMED]
+    known = machines.count(labelled)
+    matching = " that match its constraints" if spec.constraints else ""
+    return Impossible(
+        "", 0, 0, "", spec.nodes, there,
+        f"{known - there} of {plural(known, 'node')}{matching} {'has' if known - there == 1 else 'have'} taints that "
+        f"it does not tolerate ({', '.join(most)}); {spec.nodes} asked for", taints=tuple(most),
+    )  # fmt: skip
 
 
 def _apart(spec: ClassSpec, machines: Machines, fitting: set[int]) -> Impossible | None:

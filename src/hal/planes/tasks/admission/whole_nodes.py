@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from hal.core.model import Constraint, JobSpec, Resources, SpecError, format_amount
 from hal.core.model.facts import CORES_LABEL, NODE_LABEL
+from hal.core.model.taint import untolerated
 from hal.planes.tasks.live.node import GONE
 from hal.store.operations import NodeRow
 
@@ -39,6 +40,7 @@ def with_whole_nodes(spec: JobSpec, pool: tuple[Constraint, ...], nodes: Iterabl
         and CORES_LABEL in row.labels
         and row.labels.get(NODE_LABEL) not in spec.exclude
         and all(rule.holds(row.labels) for rule in rules)
+        and not untolerated(row.about.taints, spec.tolerate)
         and all(row.capacity.get(name, 0) >= amount for name, amount in spec.request.items())
     ]
     if not usable:

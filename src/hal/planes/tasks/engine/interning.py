@@ -23,7 +23,7 @@ NOT_WHOLE: Final = Requirement(GPUS_LABEL, Match.NOT_IN, (WHOLE_GPUS,))
 _SANDBOXES: Final = (Constraint(SANDBOX_LABEL, Operator.EXISTS),)
 
 ClassKey = tuple[
-    Resources, int, str, tuple[Constraint, ...], tuple[Constraint, ...], tuple[str, ...], str,
+    Resources, int, str, tuple[Constraint, ...], tuple[Constraint, ...], tuple[str, ...], tuple[str, ...], str,
     tuple[tuple[str, int], ...],
 ]  # fmt: skip
 
@@ -54,7 +54,10 @@ class Interning:
             pool += _SANDBOXES
         licences = tuple(sorted(spec.licences.items())) if spec.licences else ()
         within = spec.within if spec.nodes > 1 else ""  # one node is within one domain wherever it is
-        key = (spec.request, spec.nodes, within, spec.constraints, pool, spec.exclude, spec.booking, licences)
+        key = (
+            spec.request, spec.nodes, within, spec.constraints, pool, spec.exclude, spec.tolerate, spec.booking,
+            licences,
+        )  # fmt: skip
         found = self._class_of.get(key)
         if found is None:
             if len(self._class_of) >= MAX_INTERNED:
@@ -68,7 +71,9 @@ class Interning:
                     rules += (NOT_WHOLE,)
                 if self._gpu_parts:
                     request |= beside(gpus)
-            found = self._class_of[key] = ClassSpec(request, spec.nodes, rules, spec.booking, dict(licences), within)
+            found = self._class_of[key] = ClassSpec(
+                request, spec.nodes, rules, spec.booking, dict(licences), within, spec.tolerate
+            )
         return found
 
     def owner_of(self, owner: Owner) -> OwnerSpec:

@@ -80,6 +80,8 @@ class JobPatch(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, om
     constraints: tuple[Constraint, ...] | UnsetType = UNSET
     exclude: tuple[str, ...] | UnsetType = UNSET
     """Nodes not to run on; what runs there already continues."""
+    tolerate: tuple[str, ...] | UnsetType = UNSET
+    """Taints of nodes, as KEY or KEY=VALUE."""
     retries: int | dict[str, int | float | str] | UnsetType = UNSET
     """How often, or a table as in a spec."""
     signal: LimitSignal | UnsetType | None = UNSET
@@ -101,18 +103,20 @@ class FieldChange(Struct, frozen=True):
 
 
 IN_SPEC: Final = (
-    "begin_at_ms", "qos", "deadline_ms", "exclude", "array", "on_dependency_failed", "booking", "request", "nodes",
-    "within", "licences", "constraints", "retries", "signal", "gates", "labels", "comment", "wait_for_change",
+    "begin_at_ms", "qos", "deadline_ms", "exclude", "tolerate", "array", "on_dependency_failed", "booking", "request",
+    "nodes", "within", "licences", "constraints", "retries", "signal", "gates", "labels", "comment", "wait_for_change",
 )  # fmt: skip
 """Fields that only the spec says; dependencies, which have a standing, are changed beside them."""
 MOVES: Final = (
-    "queue", "account", "qos", "begin_at_ms", "max_running", "exclude", "request", "nodes", "within", "licences",
-    "booking", "constraints", "dependencies", "deadline_ms",
+    "queue", "account", "qos", "begin_at_ms", "max_running", "exclude", "tolerate", "request", "nodes", "within",
+    "licences", "booking", "constraints", "dependencies", "deadline_ms",
 )  # fmt: skip
 """Changes after which waiting tasks wait in another place of the engine."""
 HELD_BY_ATTEMPTS: Final = ("request", "nodes", "licences", "booking", "gates", "signal")
 """What an attempt keeps from its start until its end."""
-_PLACES: Final = ("request", "nodes", "within", "licences", "booking", "constraints", "exclude", "queue", "walltime")
+_PLACES: Final = (
+    "request", "nodes", "within", "licences", "booking", "constraints", "exclude", "tolerate", "queue", "walltime",
+)  # fmt: skip
 """Changes after which other nodes or limits decide whether it could ever start."""
 _AMOUNTS: Final = ("request", "nodes", "licences", "booking", "gates")
 _RULED: Final = (

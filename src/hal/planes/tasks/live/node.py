@@ -58,7 +58,7 @@ def node_spec(row: NodeRow, gpus: GpuBook, topology: Topology | None) -> NodeSpe
             withheld = gpus.withheld(row)
     domains = () if topology is None else topology.domains_of(row.name, row.labels)
     health = _HEALTH.get(row.state, Health.DOWN)
-    return NodeSpec(row.name, capacity, labels, health, domains=domains, withheld=withheld)
+    return NodeSpec(row.name, capacity, labels, health, withheld, domains, row.about.taints)
 
 
 def reason_of(row: NodeRow, *, to_all: bool = False) -> str:

@@ -36,6 +36,7 @@ from hal.core.model.eviction import (
     check_reason,
 )
 from hal.core.model.states import AWAY_NODE_STATES
+from hal.core.model.taint import check_taints, taint_text
 from hal.planes.tasks.live.job import LiveJob
 from hal.planes.tasks.live.node import (
     CHECK,
@@ -154,6 +155,46 @@ def uncordon(table: JobTable, name: str, by: Submitter) -> NodeRow:
     row = node_named(table, name)
     left = tuple(one for one in row.about.closures if one.source not in LIFTED_BY_PEOPLE)
     return row if left == row.about.closures else with_closures(table, row, left, by.cause, by)
+
+
+def taint(table: JobTable, name: str, taints: dict[str, str], by: Submitter) -> NodeRow:
+    """Give the node these taints beside those that it has; one of a key that it has already takes that one's place.
+
+    What runs there continues.
+
+    Raises:
+        NotFoundError: no such node.
+        SpecError: a taint that is none, or too many.
+    """
+    row = node_named(table, name)
+    check_taints(taints)
+    return _with_taints(table, row, {**row.about.taints, **taints}, by)
+
+
+def untaint(table: JobTable, name: str, keys: Sequence[str], by: Submitter) -> NodeRow:
+    """Take the taints of these keys from the node; of one that it has not, nothing changes.
+
+    Raises:
+        NotFoundError: no such node.
+    """
+    row = node_named(table, name)
+    return _with_taints(table, row, {key: value for key, value in row.about.taints.items() if key not in keys}, by)
+
+
+def _with_taints(table: JobTable, row: NodeRow, taints: dict[str, str], by: Submitter) -> NodeRow:
+    if taints == row.about.taints:
+        return row
+    check_taints(taints)
+    # What waits there for the slot of another task would start there.
+    for job_id in table.busy:
+        table.recall_credit(table.jobs[job_id], row.name)
+    changed = replace(row, about=replace(row.about, taints=dict(sorted(taints.items()))))
+    table.put_node(changed)
+    if changed.state not in GONE:
+        feed_node(table, row, changed)
+    named = ", ".join(taint_text(key, value) for key, value in changed.about.taints.items())
+    _note(table, changed, f"tainted: {named}" if named else "no taint any more", by.cause, by)
+    return changed
 
 
 def remove(table: JobTable, name: str, by: Submitter) -> None:
@@ -332,10 +373,11 @@ def closed_by_people(table: JobTable, job: LiveJob) -> Iterator[bool]:
 
 
 def _could_hold(table: JobTable, row: NodeRow, job: LiveJob) -> bool:
-    """Whether the node is large enough for the job and has the labels that it asks for."""
+    """Whether the node is large enough for the job, has the labels that it asks for and no taint that it does not
+    tolerate."""
     spec = table.node_spec(row)
     enough = all(spec.capacity.get(name, 0) >= amount for name, amount in job.request.request.items())
-    return enough and all(one.holds(spec.labels) for one in job.request.constraints)
+    return enough and job.request.holds(spec.labels, spec.taints)
 
 
 def closed_to(table: JobTable, job: LiveJob) -> str:

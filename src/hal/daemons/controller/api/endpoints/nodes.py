@@ -11,7 +11,14 @@ from msgspec.structs import replace
 from hal.daemons.controller.api.endpoints.endpoint import DEFAULT_WAIT_S, NODE, TIMEOUT, Endpoint, body_of
 from hal.daemons.controller.api.requests.call import Call
 from hal.daemons.controller.service.controller_api import ControllerApi
-from hal.daemons.controller.service.nodes.nodes import DrainBody, FenceBody, NodeAction, NodesBody
+from hal.daemons.controller.service.nodes.nodes import (
+    DrainBody,
+    FenceBody,
+    NodeAction,
+    NodesBody,
+    TaintBody,
+    UntaintBody,
+)
 from hal.daemons.controller.service.nodes.views import NodeView, TopologyView
 from hal.daemons.controller.service.outcomes import Outcomes, refusals_of
 from hal.rest.answers import sliced_answer
@@ -76,6 +83,20 @@ _ACTIONS: Final[tuple[tuple[NodeAction, type[NodesBody], str, str, dict[str, Any
         "Close nodes to new work until they are empty, then cordon them",
         "Running work continues; with `evict`, what is left after `within` is evicted in that mode.",
         {"evict": "requeue", "within": "2h", "reason": "new disk"},
+    ),
+    (
+        NodeAction.TAINT,
+        TaintBody,
+        "Give nodes taints",
+        "Work that does not tolerate them starts there no more; what runs there continues.",
+        {"taints": {"team": "bio"}},
+    ),
+    (
+        NodeAction.UNTAINT,
+        UntaintBody,
+        "Take taints from nodes",
+        "A key that a node has no taint of changes nothing.",
+        {"keys": ["team"]},
     ),
     (
         NodeAction.REMOVE,

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from hal.core.model import HALError, InternalError, NotFoundError, SpecError, parse_duration
 from hal.core.model.eviction import DEFAULT_GRACE_MS, EvictMode
+from hal.core.model.taint import check_taints
 from hal.daemons.controller.service.nodes.views import NodeView
 from hal.daemons.controller.service.outcomes import Outcomes, OutcomeView, outcome_view
 from hal.daemons.controller.service.parts import Parts
@@ -28,6 +29,8 @@ class NodeAction(StrEnum):
     UNCORDON = "uncordon"
     DRAIN = "drain"
     REMOVE = "remove"
+    TAINT = "taint"
+    UNTAINT = "untaint"
 
 
 class NodesBody(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -65,6 +68,20 @@ class DrainBody(NodesBody, frozen=True, forbid_unknown_fields=True, omit_default
         return Drain(mode=self.evict, within_ms=within_ms, grace_ms=grace_ms)
 
 
+class TaintBody(NodesBody, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The nodes that get taints."""
+
+    taints: dict[str, str] = {}
+    """By key; a value may be empty. One of a key that a node has already takes that one's place."""
+
+
+class UntaintBody(NodesBody, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The nodes from which taints are taken."""
+
+    keys: list[str] = []
+    """Keys of the taints; of one that a node has not, nothing changes."""
+
+
 class FenceBody(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """How somebody knows that a node is gone."""
 
@@ -91,16 +108,22 @@ class Nodes:
         names = list(dict.fromkeys(asked.nodes))
         if not 0 < len(names) <= MAX_NODES:
             raise SpecError(f"nodes: {len(names)} named; between 1 and {MAX_NODES} may be")
-        if asked.reason and action in (NodeAction.UNCORDON, NodeAction.REMOVE):
+        if asked.reason and action not in (NodeAction.CORDON, NodeAction.DRAIN):
             raise SpecError(f"reason: not kept by {action}", hint="cordon and drain keep one")
 
+        if isinstance(asked, TaintBody):
+            if not asked.taints:
+                raise SpecError("taints: none is named", hint="name one, as KEY or KEY=VALUE")
+            check_taints(asked.taints)
+        if isinstance(asked, UntaintBody) and not asked.keys:
+            raise SpecError("keys: none is named", hint="`hal node show` lists the taints of a node")
+
         admission = self._parts.node_admission
-        eviction = asked.eviction if isinstance(asked, DrainBody) else None
 
         def work(now_ms: int) -> Work[list[OutcomeView]]:
             results = []
             for name in names:  # each of them looks at all that runs
-                results.append(self._do(action, name, asked.reason, eviction, by, now_ms))
+                results.append(self._do(action, name, asked, by, now_ms))
                 yield
             if action is NodeAction.REMOVE:
                 admission.end_membership([result.id for result in results if result.ok], now_ms)
@@ -113,9 +136,7 @@ class Nodes:
                     self._parts.agents.forget(result.id)
         return Outcomes(results=results)
 
-    def _do(
-        self, action: NodeAction, name: str, reason: str, eviction: Drain | None, by: Submitter, now_ms: int
-    ) -> OutcomeView:
+    def _do(self, action: NodeAction, name: str, asked: NodesBody, by: Submitter, now_ms: int) -> OutcomeView:
         plane = self._parts.plane
         try:
             if action is NodeAction.REMOVE:
@@ -123,8 +144,13 @@ class Nodes:
                 return OutcomeView(id=name, ok=True, state="removed")
             if action is NodeAction.UNCORDON:
                 row = plane.uncordon(name, by)
+            elif isinstance(asked, TaintBody):
+                row = plane.taint(name, asked.taints, by)
+            elif isinstance(asked, UntaintBody):
+                row = plane.untaint(name, asked.keys, by)
             else:
-                row = plane.cordon(name, reason, by, now_ms, drain=action is NodeAction.DRAIN, evict=eviction)
+                evict = asked.eviction if isinstance(asked, DrainBody) else None
+                row = plane.cordon(name, asked.reason, by, now_ms, drain=action is NodeAction.DRAIN, evict=evict)
         except InternalError:
             raise
         except HALError as error:
@@ -216,6 +242,7 @@ class Nodes:
             notes=row.notes,
             connected=self._parts.agents.connected(row.name),
             boot_id=row.boot_id,
+            taints=row.about.taints,
             closures=tuple(map(without_jobs, row.about.closures)) if to_all else row.about.closures,
         )
 

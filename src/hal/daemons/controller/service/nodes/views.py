@@ -28,6 +28,8 @@ class NodeView(Struct, frozen=True, kw_only=True):
     boot_id: str
     closures: tuple[Closure, ...]
     """What keeps new work away from it; `reason` says it in words."""
+    taints: dict[str, str]
+    """What keeps work away that does not tolerate it, by key; a value may be empty."""
     facts: Facts | UnsetType = UNSET
     """What it is made of; only when one node is asked for."""
     domains: dict[str, str] | UnsetType = UNSET
