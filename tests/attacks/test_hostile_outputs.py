@@ -50,6 +50,9 @@ def running_now(job: Job, gone: Path) -> None:
     until(lambda: job.refresh().state == "running", "the job is not said to run")
 
 
+WRITTEN = "set -e; echo begun; until [ -e $HAL_STDOUT ]; do sleep 0.01; done"
+"""An output has a place to replace once its first byte was seen."""
+
 IN_ITS_PLACE = {
     "fifo": "mkfifo $HAL_STDOUT",
     "link": "ln -s {victim} $HAL_STDOUT",
@@ -67,7 +70,7 @@ def test_reading_an_output_that_its_step_replaced(hal: LiveHal, client: Client, 
     victim = tmp_path / "victim"
     victim.write_text("a secret of the account")
     plant = IN_ITS_PLACE[kind].format(victim=victim)
-    job = shell(client, f"rm $HAL_STDOUT; {plant}; touch {tmp_path}/ready; exec sleep 300")
+    job = shell(client, f"{WRITTEN}; rm $HAL_STDOUT; {plant}; touch {tmp_path}/ready; exec sleep 300")
     running_now(job, tmp_path / "ready")
     read = hal.run("logs", job.id)
     assert "secret" not in read.out
@@ -87,8 +90,8 @@ def test_an_output_that_leads_to_a_large_file_costs_it_nothing(
         for _ in range(OVER_THE_BOUND >> 20):
             file.write(os.urandom(1 << 20))
     before = hashlib.sha256(victim.read_bytes()).hexdigest()
-    job = shell(client, f"rm $HAL_STDOUT; {link} {victim} $HAL_STDOUT; sleep 2.5")
-    job.wait(DEADLINE_S)
+    job = shell(client, f"{WRITTEN}; rm $HAL_STDOUT; {link} {victim} $HAL_STDOUT; sleep 2.5")
+    assert job.wait(DEADLINE_S).state == "succeeded"
     assert hashlib.sha256(victim.read_bytes()).hexdigest() == before
     victim.unlink()
 
@@ -154,7 +157,7 @@ def test_a_job_that_replaces_the_directory_of_all_steps(
 def test_a_job_that_replaces_its_own_directory(hal: LiveHal, client: Client, tmp_path: Path, plant: str) -> None:
     """While it runs, over several looks at its outputs: it alone loses them. (A file there ended the keeper, again and
     again.)"""
-    job = shell(client, f"d=${{HAL_STDOUT%/*}}; rm -r $d; {plant}; touch {tmp_path}/ready; sleep 2.5")
+    job = shell(client, f"{WRITTEN}; d=${{HAL_STDOUT%/*}}; rm -r $d; {plant}; touch {tmp_path}/ready; sleep 2.5")
     running_now(job, tmp_path / "ready")
     hal.run("logs", job.id)
     assert job.wait(DEADLINE_S).ended
