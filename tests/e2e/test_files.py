@@ -7,6 +7,7 @@ import os
 import signal
 import tempfile
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,32 @@ def test_what_a_job_changes_is_its_own(client: Client, place: Path) -> None:
     done(client.submit("echo changed > hello.txt; rm run.sh", ship=place))
     assert done(client.submit("cat hello.txt; ls run.sh", ship=place)) == "hello\nrun.sh\n"
     assert (place / "hello.txt").read_text() == "hello\n"
+
+
+def ready_copies(live: LiveHal) -> set[int]:
+    """The inodes of the copies that are ready on all nodes."""
+    passage = live.home.known_passage()
+    where = [*live.root.glob("nodes/*/made-work"), *(passage.glob("made-work-*") if passage is not None else ())]
+    return {path.stat().st_ino for one in where for path in one.glob("ready.*")}
+
+
+def fresh_copies(live: LiveHal, before: set[int]) -> set[int]:
+    """Those that were not ready then."""
+    return ready_copies(live) - before
+
+
+def test_safety_a_copy_that_is_ready_serves_one_step_alone(client: Client, shared_hal: LiveHal, place: Path) -> None:
+    """Each of these begins in the copy that was made ready after the one before, and finds it as it was shipped."""
+    before = ready_copies(shared_hal)
+    done(client.submit("true", ship=place))
+    for _ in range(3):
+        until(partial(fresh_copies, shared_hal, before), "no copy is made ready")
+        ready = ready_copies(shared_hal)
+        inode, *rest = done(
+            client.submit("stat -c %i .; cat hello.txt; ls; echo > hello.txt; rm run.sh", ship=place)
+        ).split()
+        assert (int(inode) in ready, rest) == (True, ["hello", "hello.txt", "link", "run.sh"])
+        before = ready_copies(shared_hal)
 
 
 def test_the_directory_is_gone_when_the_job_has_ended(client: Client, shared_hal: LiveHal, place: Path) -> None:

@@ -15,6 +15,7 @@ from hal.core.model.units import Duration
 from hal.daemons.agent.agent import Agent, AgentSettings
 from hal.daemons.agent.keeper.ports import KeeperConfig
 from hal.daemons.agent.node_gates import CONFIRM_MS
+from hal.daemons.agent.step_files import FilePlaces
 from hal.daemons.agent.step_service import StreamPlaces
 from hal.runtime.interface import Connection, Runtime, UnixAddress
 from hal.runtime.line_budget import LINES
@@ -67,6 +68,7 @@ class Node:
         section: NodeSection | None = None,
         features: tuple[str, ...] = FEATURES,
         streams: StreamPlaces | None = None,
+        files: FilePlaces | None = None,
     ):
         self.world = world
         self.host = world.host("n1")
@@ -99,7 +101,7 @@ class Node:
             paths = runtime.paths
             wire, socket = UnixAddress(paths.wire_socket()), UnixAddress(paths.keeper_socket("n1"))
             settings = AgentSettings("n1", wire, socket, [KEEPER], section=self._section, gate_notes=self.notes)
-            settings = settings._replace(streams=streams)
+            settings = settings._replace(streams=streams, files=files)
             return await Agent(runtime, settings).run()
 
         self.host.programs[KEEPER] = lambda argv: ("keeper-n1", keeper)

@@ -22,6 +22,13 @@ from hal.runtime.regular_files import read_regular
 IGNORE_FILE: Final = ".halignore"
 MAX_IGNORE_BYTES: Final = 1 << 16
 ALWAYS_LEFT_OUT: Final = (".git/", ".hg/", ".svn/", "__pycache__/", IGNORE_FILE)
+# Looked up once, not for each of thousands of files.
+FORMAT: Final = 0o170000
+REGULAR: Final = stat.S_IFREG
+LINKED: Final = stat.S_IFLNK
+FILE: Final = EntryKind.FILE
+PROGRAM: Final = EntryKind.PROGRAM
+LINK: Final = EntryKind.LINK
 LEAVE_OUT: Final = "leave it out: name it in a file .halignore in that directory"
 
 
@@ -113,18 +120,18 @@ def _list_one(fd: int, above: str, rules: IgnoreRules, found: list[Listed], stac
                 continue
             if not path.isascii():
                 check_relative(path)
+            size, target = 0, ""
             try:
                 info = entry.stat(follow_symlinks=False)
                 mode = info.st_mode
-                target = os.readlink(name, dir_fd=fd) if stat.S_ISLNK(mode) else ""
+                if (kind_of := mode & FORMAT) == REGULAR:
+                    kind, size = (PROGRAM if mode & 0o111 else FILE), info.st_size
+                elif kind_of == LINKED:
+                    kind, target = LINK, os.readlink(name, dir_fd=fd)
+                else:
+                    raise SpecError(f"ship: {shown(path)} is neither a file nor a directory nor a link", hint=LEAVE_OUT)
             except OSError as error:
                 raise SpecError(f"ship: {shown(path)} cannot be read: {error.strerror}", hint=LEAVE_OUT) from error
-            if stat.S_ISREG(mode):
-                kind, size = (EntryKind.PROGRAM if mode & 0o111 else EntryKind.FILE), info.st_size
-            elif target:
-                kind, size = EntryKind.LINK, 0
-            else:
-                raise SpecError(f"ship: {shown(path)} is neither a file nor a directory nor a link", hint=LEAVE_OUT)
             found.append(Listed(path, kind, size, target, info.st_mtime_ns, info.st_ctime_ns, info.st_ino))
 
 

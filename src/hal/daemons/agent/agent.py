@@ -309,27 +309,35 @@ class Agent:
             else:
                 if isinstance(frame, Heartbeat):
                     self._asked_ms = self._runtime.monotonic_ms()
-                elif self._secrets is not None:
-                    self._secrets.record_ends(frame)  # before its finalising gates: no process of it is left
+                else:
+                    self._record_ends(frame)  # before its finalising gates: no process of it is left
                 told = frame if self._gates is None else self._gates.up(frame)
                 if told is not None:
                     self._to_controller(told)
                 if self._probes is not None:
                     self._probes.hear(frame)
 
+    def _record_ends(self, frame: Frame) -> None:
+        """Remove what steps had that have ended, or will not begin."""
+        if self._secrets is not None:
+            self._secrets.record_ends(frame)
+        if self._files is not None:
+            self._files.record_ends(frame)
+
     def _sweep(self, held: Sequence[HeldStep]) -> None:
         """Remove the secrets and directories of all steps but those that the keeper holds or that are at a gate."""
         waiting = () if self._gates is None else self._gates.steps
         if self._files is not None:
-            self._files.sweep({one.step for one in held} | set(waiting))
+            collected = () if self._gates is None else self._gates.finalised_steps
+            self._files.sweep({one.step for one in held} | set(waiting), collected)
         if self._secrets is not None and (removed := self._secrets.sweep({one.step for one in held} | set(waiting))):
             self._log.info("secrets of steps that are over were removed", steps=removed)
 
     def _to_controller(self, frame: Frame) -> None:
         """Report to the controller; do nothing without a connection: everything important is repeated to the next
         one."""
-        if isinstance(frame, Refused) and self._secrets is not None:
-            self._secrets.record_ends(frame)
+        if isinstance(frame, Refused):
+            self._record_ends(frame)
         if self._controller is not None:
             self._report(frame)
         elif self._early is not None and len(self._early) < MAX_EARLY_FRAMES:

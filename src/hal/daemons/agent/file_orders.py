@@ -23,6 +23,8 @@ class FilesAsk(StrEnum):
     """Have a step's directory ready."""
     COLLECT = "collect"
     """The step has ended: deliver what is collected of it, and remove its directory."""
+    TAKEN = "taken"
+    """The step was given the copy that was ready: make another one."""
     DROP = "drop"
     """Remove these directories; what is under way for them is given up."""
 

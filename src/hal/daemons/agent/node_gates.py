@@ -35,7 +35,7 @@ from hal.daemons.agent.gated_step import Asked, Burial, GatedStep, Phase, bare_e
 from hal.daemons.agent.keeper.credit import CREDIT_OVER, RECALLED
 from hal.daemons.agent.renewed_lease import RenewedLease
 from hal.daemons.agent.site_scripts import SiteScripts
-from hal.daemons.agent.step_files import StepFiles
+from hal.daemons.agent.step_files import StepFiles, without_idle_gates
 from hal.daemons.agent.step_notes import StepNotes
 from hal.runtime.interface import Connection, Runtime, Timer
 from hal.runtime.line_budget import BudgetedLog
@@ -134,6 +134,11 @@ class NodeGates:
     def steps(self) -> Collection[StepId]:
         """The steps that are at a gate, or between the two."""
         return self._steps.keys()
+
+    @property
+    def finalised_steps(self) -> Collection[StepId]:
+        """Those of them whose job names a gate that comes after them."""
+        return [one.step for one in self._steps.values() if one.gates_of(GatePhase.FINALISING)]
 
     # ── who is there ──────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -383,7 +388,8 @@ class NodeGates:
             return
         env = partial(step_env, asked, self._node, self._home)
         template, now_ms = asked.template, self._runtime.monotonic_ms()
-        gated = GatedStep(step, env, Phase.ENTERING, gates=template.gates, user=template.user, arrived_ms=now_ms)
+        gates = template.gates if self._files is None else without_idle_gates(template.gates)
+        gated = GatedStep(step, env, Phase.ENTERING, gates=gates, user=template.user, arrived_ms=now_ms)
         self._steps[step] = gated
         gated.asked = asked
         self._burials.pop(step, None)

@@ -6,7 +6,8 @@ gone was delivered. What fails for now (the controller is restarted, a disk is f
 gives up; what fails for good is refused.
 
 So that a step need not wait for its files to be copied, a spare copy of what was used lately is kept ready; it is made
-after the step that used the last one has begun.
+after the step that used the last one has begun. The agent gives it to a step itself, by a rename, and reports that
+afterwards.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from hal.core.model.gate_protocol import GateAnswer, GateVerdictWord
 from hal.daemons.agent.file_orders import FilesAsk, FilesRequest
 from hal.daemons.agent.keeper.file_service.bundle_cache import FETCH_TRIES, BundleCache
 from hal.daemons.agent.keeper.file_service.controller_link import ControllerLink
+from hal.daemons.agent.keeper.file_service.places import ready_name
 from hal.daemons.agent.keeper.file_service.trees import Trees
 from hal.daemons.agent.secret_files import Account, account_of
 from hal.runtime.interface import Lane, Runtime
@@ -55,6 +57,7 @@ FOR_NOW: Final = (UnreachableError, TimedOutError, OverloadedError)
 
 class _Spare(NamedTuple):
     tree: Path
+    """The agent may have taken it."""
     used_ms: int
 
 
@@ -100,6 +103,9 @@ class FileService:
             return READY
         if request.step is None:
             return GateAnswer(state=GateVerdictWord.REFUSED, reason="no step is named")
+        if request.ask is FilesAsk.TAKEN:
+            self._renew_spare((request.user, request.order.ship), request.step)
+            return READY
         key = (request.ask, request.step)
         work = self._work.get(key)
         if work is None:
@@ -164,16 +170,28 @@ class FileService:
             return
         account = await self._account(request.user)
         key = (request.user, request.order.ship)
+        if not request.order.ship:
+            self._trees.hand_over(await self._trees.make(account, None), step)
+        elif not self._hand_over_spare(key, step):
+            self._trees.hand_over(await self._copy(request.order.ship, step, account, work), step)
+        if request.order.ship:
+            self._renew_spare(key, step)
+
+    def _hand_over_spare(self, key: tuple[str, str], step: StepId) -> bool:
+        """Give the copy that is ready to a step; False: there is none."""
         spare = self._spares.pop(key, None)
-        if spare is not None:
-            tree = spare.tree
-        elif not request.order.ship:
-            tree = await self._trees.make(account, None)
-        else:
-            tree = await self._copy(request.order.ship, step, account, work)
-        self._trees.hand_over(tree, step)
-        if request.order.ship and key not in self._sparing:
-            self._sparing[key] = asyncio.ensure_future(self._make_spare(key, step, account))
+        if spare is None:
+            return False
+        try:
+            self._trees.hand_over(spare.tree, step)
+        except FileNotFoundError:  # the agent has given it to another step
+            return False
+        return True
+
+    def _renew_spare(self, key: tuple[str, str], step: StepId) -> None:
+        """Make a copy ready, if none is."""
+        if key not in self._sparing and not self._trees.is_ready(ready_name(*key)):
+            self._sparing[key] = asyncio.ensure_future(self._make_spare(key, step))
 
     async def _copy(self, name: str, step: StepId, account: Account | None, work: _Work) -> Path:
         for tries in range(FETCH_TRIES):
@@ -185,16 +203,19 @@ class FileService:
                         raise
         raise AssertionError
 
-    async def _make_spare(self, key: tuple[str, str], step: StepId, account: Account | None) -> None:
+    async def _make_spare(self, key: tuple[str, str], step: StepId) -> None:
         try:
             await self._runtime.sleep(SPARE_PAUSE_MS)
+            account = await self._account(key[0])
             async with self._cache.bundle(key[1], step, lambda note: None) as bundle:
-                if bundle.manifest.size_bytes > MAX_SPARE_BYTES or key in self._spares:
+                if bundle.manifest.size_bytes > MAX_SPARE_BYTES:
                     return
                 tree = await self._trees.make(account, bundle)
+            self._spares.pop(key, None)
             while len(self._spares) >= MAX_SPARES:
                 self._trees.remove(self._spares.pop(next(iter(self._spares))).tree)
-            self._spares[key] = _Spare(tree, self._runtime.monotonic_ms())
+            ready = self._trees.keep_ready(tree, ready_name(*key))
+            self._spares[key] = _Spare(ready, self._runtime.monotonic_ms())
         except (HALError, OSError) as error:
             self._runtime.log.info("no copy is kept ready", bundle=key[1], reason=str(error))
         finally:
@@ -234,7 +255,7 @@ class FileService:
                 work.task.cancel()
                 del self._work[ask, step]
         if "/" not in name and name not in ("", ".", ".."):
-            self._trees.remove(self._trees.base / name)
+            self._trees.remove_ended(name)
 
     async def _account(self, user: str) -> Account | None:
         """As whom the step runs here; None: as this process.

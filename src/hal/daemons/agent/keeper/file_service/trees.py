@@ -1,11 +1,7 @@
 """Directories of steps on the disk: made, filled and packed by workers that are their user, moved and removed here.
 
-    BASE/JOB.TASK.ATTEMPT.RANK     a step's own directory; it comes into being as a whole
-    PRIVATE/ID                     one that is being filled, waits to be used, or is being removed
-
-Both are beside each other, on one file system, because directories are moved between them. Where steps run as their
-users, BASE and PRIVATE are root's and a step's directory is its user's, mode 0700. Nobody but root gets to PRIVATE, so
-nothing in it changes before a step has it.
+Their names are in `places`. Where steps run as their users, BASE and PRIVATE are root's and a step's directory is its
+user's, mode 0700. Nobody but root gets to PRIVATE, so nothing in it changes before a step has it.
 """
 
 from __future__ import annotations
@@ -25,8 +21,8 @@ from msgspec.structs import astuple
 from hal.core.model import ConflictError, StepId
 from hal.daemons.agent.keeper.file_service import tree_filler, tree_packer
 from hal.daemons.agent.keeper.file_service.bundle_cache import Bundle
+from hal.daemons.agent.keeper.file_service.places import gone_name, private_directory
 from hal.daemons.agent.secret_files import Account
-from hal.runtime.home import MADE
 from hal.runtime.privacy import make_private
 
 SHARED_BASE_MODE: Final = 0o711
@@ -74,7 +70,7 @@ class Trees:
             shared: each step runs as its own user.
         """
         self.base = base
-        self._private = base.with_name(f"{MADE}{base.name}")
+        self._private = private_directory(base)
         self._kept = kept
         self._shared = shared
         self._new_id = new_id
@@ -94,7 +90,7 @@ class Trees:
         if self._shared:
             self.base.chmod(SHARED_BASE_MODE)
         for name in os.listdir(self._private):
-            self._remove_later(self._private / name)
+            self.remove(self._private / name)
 
     def directory_of(self, step: StepId) -> Path:
         """Where the step's directory is, or will be."""
@@ -124,19 +120,43 @@ class Trees:
         return path
 
     def hand_over(self, tree: Path, step: StepId) -> None:
-        """Give it to a step."""
-        tree.rename(self.directory_of(step))
+        """Give it to a step, unless that was given another one meanwhile.
+
+        Raises:
+            FileNotFoundError: it is not there any more.
+        """
+        if self.directory_of(step).exists():
+            self.remove(tree)
+        else:
+            tree.rename(self.directory_of(step))
+
+    def keep_ready(self, tree: Path, name: str) -> Path:
+        """Let the agent take it, whole as it is, by that name; returns where it is."""
+        ready = self._private / name
+        self.remove(ready)  # none is there, unless a step was given another one meanwhile
+        tree.rename(ready)
+        return ready
+
+    def is_ready(self, name: str) -> bool:
+        """Whether a copy of that name is ready."""
+        return os.path.lexists(self._private / name)
+
+    def remove_ended(self, name: str) -> None:
+        """Remove the directory of a step that is over, wherever the agent has put it."""
+        self.remove(self.base / name)
+        self.remove(self._private / gone_name(name))
 
     def remove(self, path: Path) -> None:
-        """Take it away at once; it is removed some time later. Harmless if it is not there."""
-        if path.parent != self._private:
-            trash = self._private / self._new_id()
-            try:
-                path.rename(trash)
-            except FileNotFoundError:
-                return
-            path = trash
-        self._remove_later(path)
+        """Take it away at once; it is removed some time later. Harmless if it is not there.
+
+        It gets another name first: by its own, the agent might give it to a step while it is removed.
+        """
+        trash = self._private / self._new_id()
+        try:
+            path.rename(trash)
+        except FileNotFoundError:
+            return
+        self._remove_later(trash)
 
     @contextlib.asynccontextmanager
     async def packed(
