@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -177,3 +178,29 @@ def test_a_stream_survives_the_restart_of_controller_agent_and_keeper(own_hal: L
             terminal.type("echo af''ter; exit 3\r")
             assert terminal.wait() == 3
             assert "after" in terminal.shown
+
+
+@pytest.mark.slow
+def test_steps_of_a_hal_with_a_real_time_policy_are_scheduled_as_others(own_hal: LiveHal) -> None:
+    """Their first process, and what `hal exec` begins beside it; in their cgroups, where the kernel keeps such a policy
+    out."""
+    try:
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+    except PermissionError:
+        pytest.skip("this user may begin no real-time processes")
+    try:
+        live = own_hal.up("--cpus", "1")
+    finally:
+        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+    controller = running(live.home.controller_pid)
+    assert controller is not None
+    assert os.sched_getscheduler(controller.pid) == os.SCHED_FIFO
+    policy = [sys.executable, "-c", "import os; print(os.sched_getscheduler(0))"]
+    with live.client() as client:
+        own = client.submit(policy)
+        assert own.wait(DEADLINE_S, check=True).state == "succeeded"
+        assert (own.logs().strip(), own.task(0).reason) == (str(os.SCHED_OTHER), "")
+        made = client.submit(["sleep", "1000"])
+        until(lambda: made.refresh().state == "running", "it did not run")
+        beside = live.run("exec", made.id, "--", *policy)
+        assert (beside.out.strip(), beside.err) == (str(os.SCHED_OTHER), "")

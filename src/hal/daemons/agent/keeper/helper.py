@@ -31,6 +31,7 @@ from hal.daemons.agent.keeper.helper_process.account import Account, NoAccountEr
 from hal.daemons.agent.keeper.helper_process.cgroup_moves import CgroupMoves
 from hal.daemons.agent.keeper.helper_process.journal import Journal
 from hal.daemons.agent.keeper.helper_process.keeper_link import KeeperLink
+from hal.daemons.agent.keeper.helper_process.scheduling import leave_real_time
 from hal.daemons.agent.keeper.helper_process.steps import Helper
 
 PR_SET_PDEATHSIG = 1
@@ -129,6 +130,7 @@ def confine_process() -> None:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
     libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)  # one job's step environment must not be readable by another
     os.umask(STEP_UMASK)
+    leave_real_time()
     allow_core_files(os.environ.get(CORE_VARIABLE, ""))
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)

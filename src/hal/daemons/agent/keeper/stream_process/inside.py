@@ -16,6 +16,7 @@ import resource
 import signal
 
 from hal.daemons.agent.keeper.helper_process.account import Account, NoAccountError
+from hal.daemons.agent.keeper.helper_process.scheduling import leave_real_time
 from hal.daemons.agent.keeper.stream_process.order import Order, Refusal
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -121,6 +122,7 @@ class Inside:
         Raises:
             OSError: something of it was refused, and nothing may be begun.
         """
+        leave_real_time()
         for path in self._order.cgroups:
             fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
             os.write(fd, b"0")
