@@ -11,6 +11,7 @@ import yaml
 
 import hal as api
 from hal.client.sync_client import Client
+from hal.core.model import DeniedError
 from tests.e2e.conftest import DEADLINE_S, Gate, LiveHal, Ran, until
 from tests.e2e.terminal import Terminal
 
@@ -416,3 +417,20 @@ def test_an_id_that_is_none_is_a_usage_error(hal: Hal) -> None:
     assert hal("show", "abc").code == 2
     assert hal("logs", "0").code == 2
     assert hal("show", "999999").code == 3
+
+
+def test_a_token_that_is_given_with_a_socket_counts(shared_hal: LiveHal, tmp_path: Path) -> None:
+    """Not whoever types the command; a wrong token is refused, and without one the kernel says who it is."""
+    secret = shared_hal.run("api-token", "create", "robot", "--read-only", check=True).out.strip()
+    socket = f"unix://{shared_hal.home.api_socket()}"
+    by_token = {"HAL_URL": socket, "HAL_HOME": str(tmp_path), "HAL_TOKEN": secret}
+    try:
+        assert shared_hal.run("whoami", **by_token).out.split()[:4] == ["User", "robot", "Role", "user"]
+        assert shared_hal.run("whoami", **by_token | {"HAL_TOKEN": ""}).out.split()[2:4] == ["Role", "admin"]
+        assert shared_hal.run("jobs", **by_token | {"HAL_TOKEN": "wrong"}).code == 4
+        with api.connect(url=socket, token=secret) as robot, pytest.raises(DeniedError, match="read-only"):
+            robot.submit(["true"])
+        refused = shared_hal.run("login", "--token", socket)
+        assert (refused.code, "HAL_TOKEN" in refused.err) == (2, True)
+    finally:
+        shared_hal.run("api-token", "revoke", secret.split("_")[1], check=True)

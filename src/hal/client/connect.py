@@ -29,7 +29,7 @@ def connect(
         url: `https://host:port` (started with `hal up --tcp`), several controllers of one HAL separated by commas, of
             which any is used; or `unix:///path/of/api.sock`.
         token: bearer token for URLs; default $HAL_TOKEN, else that of the login, else the `token` file in the home
-            directory if the URL is that of its HAL.
+            directory if the URL is that of its HAL. Without one, a Unix socket takes whom the kernel names.
         fingerprint: of the HAL's own authority (`hal status` there shows it), for https if no authority of this machine
             has signed the certificate; default $HAL_FINGERPRINT, else that of the login.
         plain: send token and jobs over `http://` to any machine, whoever answers; default $HAL_PLAIN, else that of

@@ -218,6 +218,17 @@ def test_who_was_found_at_login_is_kept(home: Home) -> None:
     assert find_address(url="unix:///tmp/api.sock").served_by is None
 
 
+def test_a_token_that_is_given_with_a_socket_is_shown_there(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of a login is not: there the kernel says who this is."""
+    keep_login(Login(url="http://127.0.0.1:4250", token="t"))
+    alone = find_address(url="unix:///run/hal/api.sock")
+    assert (alone.token, alone.by_token) == ("", False)
+    given = find_address(url="unix:///run/hal/api.sock", token="given")
+    assert (given.token, given.by_token) == ("given", True)
+    monkeypatch.setenv("HAL_TOKEN", "named")
+    assert find_address(url="unix:///run/hal/api.sock").token == "named"
+
+
 def test_nobody_there_is_still_told_as_nobody_there() -> None:
     """A port that nobody listens on."""
     with socket.create_server(("127.0.0.1", 0)) as server:

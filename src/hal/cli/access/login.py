@@ -55,6 +55,11 @@ def login(screen: Screen, there: str, fingerprint: str | None, by_token: bool, b
     if there.startswith("unix:"):
         if fingerprint:
             raise click.UsageError("--fingerprint: a socket has none; leave the option out")
+        if by_token or browser:
+            option = "--token" if by_token else "--browser"
+            raise click.UsageError(
+                f"{option}: on a socket the kernel says who you are; to be somebody else, set HAL_URL and HAL_TOKEN"
+            )
         kept = Login(url=there, served_by=_server_of(screen, _unix(there)))
     else:
         from hal.client.addresses.address import Address

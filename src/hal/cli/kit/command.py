@@ -136,7 +136,7 @@ def place_options(*, hidden: bool = False) -> list[click.Parameter]:
             callback=_keep("url"),
             hidden=hidden,
             expose_value=False,
-            help="Use the HAL at https://HOST:PORT, with the token in $HAL_TOKEN (default: $HAL_URL).",
+            help="Use the HAL at https://HOST:PORT or unix:///PATH, with the token in $HAL_TOKEN (default: $HAL_URL).",
         ),
         click.Option(
             ["--plain"],

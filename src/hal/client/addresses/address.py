@@ -74,6 +74,8 @@ class Address:
     """This is a step on a machine from which the HAL cannot be reached."""
     served_by: int | None = None
     """User id of the server that `hal login` found on this machine."""
+    by_token: bool = False
+    """On a Unix socket: the token says who this is, not the kernel."""
 
     @property
     def named(self) -> str:
@@ -255,7 +257,8 @@ def find_address(
         home: its HAL_HOME on this machine.
         url: `https://host:port`, several of one HAL separated by commas, or `unix:///path/of/api.sock`.
         token: bearer token for URLs; default $HAL_TOKEN, else that of the login, else the `token` file in
-            the home directory where the URLs are those of its own HAL.
+            the home directory where the URLs are those of its own HAL. Without one, a Unix socket takes whom the kernel
+            names.
         fingerprint: of the HAL's own authority, for https; default $HAL_FINGERPRINT, else what `hal login` kept for
             them, else the authority in the home directory; without any the authorities of this machine are asked.
         plain: send it without TLS to any machine and to whoever answers there; default $HAL_PLAIN, else what
@@ -274,7 +277,8 @@ def find_address(
         return _of_home(base)
     parts = urlsplit(url)
     if parts.scheme == "unix" and parts.path:
-        return Address(socket_path=parts.path, served_by=_served_by(url))
+        given = token or os.environ.get(TOKEN_VARIABLE, "")
+        return Address(socket_path=parts.path, token=given, served_by=_served_by(url), by_token=bool(given))
     endpoints = read_endpoints(url)
     login = _login_for(endpoints)
     if login is not None and login.refresh and not token and TOKEN_VARIABLE not in os.environ:

@@ -85,6 +85,8 @@ class Request:
             headers.setdefault("Content-Type", "application/json")
         if address.token:
             headers["Authorization"] = f"Bearer {address.token}"
+        if address.by_token:
+            headers["HAL-Identify-By"] = "token"
         return headers
 
 
