@@ -80,6 +80,17 @@ def test_reading_an_output_that_its_step_replaced(hal: LiveHal, client: Client, 
     assert "stdout" in hal.run("show", job.id).out
 
 
+def test_a_cancel_right_after_the_start_keeps_the_remark_about_an_output(
+    hal: LiveHal, client: Client, tmp_path: Path
+) -> None:
+    """Also if nobody was told yet that the step runs."""
+    job = shell(client, f"{WRITTEN}; rm $HAL_STDOUT; mkdir $HAL_STDOUT; touch {tmp_path}/ready; exec sleep 300")
+    until((tmp_path / "ready").exists, "the job did not come so far")
+    job.cancel()
+    assert job.wait(DEADLINE_S).state == "cancelled"
+    assert "a directory is in the place of the file" in " ".join(hal.run("show", job.id).out.split())
+
+
 @pytest.mark.parametrize("link", ["ln -s", "ln"])
 def test_an_output_that_leads_to_a_large_file_costs_it_nothing(
     hal: LiveHal, client: Client, tmp_path: Path, link: str
