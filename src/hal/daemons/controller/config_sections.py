@@ -62,7 +62,13 @@ class EngineSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         str,
         Meta(description="order of jobs: `priority`, `fcfs` (higher priority, then job id), `sjf`, or a policy"),
     ] = DEFAULT_ORDER
-    placement: Annotated[str, Meta(description="choice of nodes: `first-fit`, `best-fit`, or a policy")] = "first-fit"
+    placement: Annotated[
+        str,
+        Meta(
+            description="choice of nodes: `auto`, `first-fit`, `best-fit`, `worst-fit`, `spread`, `dot-product`, "
+            "`gpu-packing`, or a policy; see docs/placement.md"
+        ),
+    ] = "auto"
     backfill: Annotated[Backfill, Meta(description="who may pass a waiting job; see docs/backfill.md")] = Backfill.EASY
     reservations: Annotated[
         int, Meta(description="under `top-k`: jobs with a reservation for each set of competing nodes")

@@ -47,7 +47,7 @@ def described(engine: EngineConfig) -> str:
     words = [f"order {engine.order}", f"backfill {engine.backfill}"]
     if engine.backfill is Backfill.TOP_K:
         words[-1] += f" ({engine.reservations} reservations)"
-    if engine.placement != "first-fit":
+    if engine.placement not in ("auto", "first-fit"):
         words.append(f"placement {engine.placement}")
     if engine.levels:
         words.append("compact" if engine.compact else "not compact")

@@ -18,7 +18,7 @@ from hal.core.engine.rules.interning import intern_classes
 from hal.core.engine.state import State
 from hal.core.kernels.nodes.rows import give_node, reserve_node, settle_counts, take_later
 from hal.core.kernels.passes.domain_placing import choose_nodes
-from hal.core.kernels.passes.placing import SCORE_ONE
+from hal.core.kernels.passes.node_scores import SCORE_ONE
 from hal.core.kernels.structures import layout as L
 from hal.core.kernels.structures.jit import kernel
 from hal.core.kernels.structures.layout import BLOCK, ROOM_BITS

@@ -13,6 +13,7 @@ from hal.core.engine.errors import EngineError
 from hal.core.engine.events import Health, NodesChanged, NodesOffered, NodeSpec
 from hal.core.engine.rules.admission import admit_nodes
 from hal.core.engine.rules.booked_nodes import settle_bookings
+from hal.core.engine.rules.configuration import use_placement
 from hal.core.engine.rules.node_counts import contribution, count_apart, counts_apart, discount
 from hal.core.engine.state import State
 from hal.core.engine.tables.domains import Path
@@ -62,6 +63,7 @@ def change_nodes(state: State, event: NodesChanged) -> None:
     else:
         count_apart(state, contributed, list(dict.fromkeys(touched)))
     state.set_charge()
+    use_placement(state)
     state.wake_all()
     state.meta[M_VERSION] += 1
     if state.bookings.all:

@@ -21,13 +21,34 @@ from hal.core.interfaces.order import Order
 from hal.core.interfaces.policy import PolicyInfo
 from hal.core.interfaces.preempt import Preempt
 from hal.core.interfaces.score import Score
-from hal.core.kernels.structures.layout import ORDER_FCFS, ORDER_PRIORITY, ORDER_SJF, PLACE_BEST, PLACE_FIRST
+from hal.core.kernels.structures.layout import (
+    ORDER_FCFS,
+    ORDER_PRIORITY,
+    ORDER_SJF,
+    PLACE_BEST,
+    PLACE_DOT,
+    PLACE_FIRST,
+    PLACE_GPU,
+    PLACE_SPREAD,
+    PLACE_WORST,
+)
 
 ORDER_KERNELS: Final = {"fcfs": ORDER_FCFS, "sjf": ORDER_SJF, "priority": ORDER_PRIORITY}
 """priority: the policy's points and disciplines. fcfs: priority, then job id.
 sjf: priority, then planned time, then job id."""
-PLACEMENT_KERNELS: Final = {"first-fit": PLACE_FIRST, "best-fit": PLACE_BEST}
-"""first-fit: lowest row. best-fit: the row left with the least spare of its tightest wanted resource."""
+AUTO: Final = "auto"
+PLACEMENT_KERNELS: Final = {
+    AUTO: PLACE_FIRST,
+    "first-fit": PLACE_FIRST,
+    "best-fit": PLACE_BEST,
+    "worst-fit": PLACE_WORST,
+    "spread": PLACE_SPREAD,
+    "dot-product": PLACE_DOT,
+    "gpu-packing": PLACE_GPU,
+}
+"""first-fit: lowest row. best-fit: the row left with the least spare of its tightest wanted resource. worst-fit: with
+the most. spread: the row of which the largest share is left. dot-product: whose free amounts are most like the request.
+gpu-packing: see `node_scores`. auto: gpu-packing where some node has GPUs, else first-fit."""
 LEAST_LOST: Final = "least-lost"
 PREEMPT_KERNELS: Final = {LEAST_LOST: 0}
 """least-lost: an attempt costs the time since it started, times what it holds (see `victims.lost`)."""

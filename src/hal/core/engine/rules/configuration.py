@@ -10,6 +10,7 @@ from typing import Final
 
 from hal.core.engine.config import Backfill, EngineConfig
 from hal.core.engine.policies import (
+    AUTO,
     ORDER_KERNELS,
     PLACEMENT_KERNELS,
     PREEMPT_KERNELS,
@@ -100,6 +101,7 @@ def use_config(state: State, config: EngineConfig) -> None:
     state.config = config
     state.meta[L.M_ORDER] = ORDER_KERNELS.get(config.order, L.ORDER_PLUGIN)
     state.meta[L.M_PLACEMENT] = PLACEMENT_KERNELS.get(config.placement, L.PLACE_PLUGIN)
+    use_placement(state)
     state.meta[L.M_BACKFILL] = BACKFILL_KERNELS[config.backfill]
     state.meta[L.M_BY_TIME] = int(config.backfill is Backfill.EASY_SJBF)
     state.keeps_timelines = bool(state.meta[L.M_BACKFILL] == L.BACKFILL_CONSERVATIVE)
@@ -123,6 +125,21 @@ def use_config(state: State, config: EngineConfig) -> None:
             state.meta[place] = 0
         for row, _owner in owner_ids_in_use(state):
             plain_owner(state, row)
+
+
+def use_placement(state: State) -> None:
+    """Which resources placement looks at, and what `auto` means on these nodes; after nodes or the configuration
+    changed (part of `apply`)."""
+    resources, meta = state.nodes.resources, state.meta
+    for place, name in ((L.M_CPU, "cpu"), (L.M_GPU, "gpu"), (L.M_MEMORY, "memory")):
+        meta[place] = resources.index(name) if name in resources else -1
+    if state.config.placement != AUTO:
+        return
+    gpus = meta[L.M_GPU] >= 0 and bool(state.nodes.capacity[: len(state.nodes.names), meta[L.M_GPU]].any())
+    placement = L.PLACE_GPU if gpus else L.PLACE_FIRST
+    if placement != meta[L.M_PLACEMENT]:
+        meta[L.M_PLACEMENT] = placement
+        state.note_new_nodes()
 
 
 def _set_standings(state: State, config: EngineConfig) -> None:

@@ -10,14 +10,13 @@ from __future__ import annotations
 from hal.core.kernels.nodes.compact_nodes import by_domain, choose_offered
 from hal.core.kernels.nodes.domains import first_domain, last_domain, level_within
 from hal.core.kernels.nodes.rows import fits
+from hal.core.kernels.passes.node_scores import SCORE_ONE, node_score
 from hal.core.kernels.passes.placing import (
-    SCORE_ONE,
     TIER_EXTRA,
     TIER_FREE,
     TIER_SHORT,
     choose_anywhere,
     has_extra,
-    node_score,
 )
 from hal.core.kernels.rules.booked import may_start
 from hal.core.kernels.structures.jit import inner

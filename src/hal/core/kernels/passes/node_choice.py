@@ -18,7 +18,8 @@ from hal.core.kernels.nodes.compact_nodes import (
 from hal.core.kernels.nodes.domains import first_domain, last_domain, level_within
 from hal.core.kernels.nodes.rows import fits
 from hal.core.kernels.passes.earlier_starts import LOOK_SHIFT
-from hal.core.kernels.passes.placing import SCORE_ONE, TIER_EXTRA, TIER_FREE, TIER_SHORT, tightness
+from hal.core.kernels.passes.node_scores import SCORE_ONE, node_score
+from hal.core.kernels.passes.placing import TIER_EXTRA, TIER_FREE, TIER_SHORT
 from hal.core.kernels.rules.booked import booked_start
 from hal.core.kernels.structures.bounds import leads_on
 from hal.core.kernels.structures.jit import inner
@@ -39,7 +40,6 @@ from hal.core.kernels.structures.layout import (
     PASS_NOW,
     PASS_WALL,
     PASS_WORK,
-    PLACE_BEST,
     PLACE_FIRST,
     Q_CHAIN,
     Q_RESERVATION,
@@ -47,7 +47,6 @@ from hal.core.kernels.structures.layout import (
     S_BLOCKED,
     S_CSET,
     S_FIT,
-    S_SCORES,
     S_UNTIL,
     SCRATCH_CANDIDATES,
     SCRATCH_CHOSEN,
@@ -157,10 +156,8 @@ def choose_now(t: Tables, line: int, shape: int, nodes: int, planned: int) -> No
             continue
         tier = _tier(t, node, end)
         score = 0
-        if t.meta[M_PLACEMENT] == PLACE_BEST:
-            score = tightness(t, node, shape, resources)
-        elif t.meta[M_PLACEMENT] != PLACE_FIRST:
-            score = t.scores[t.shapes[shape, S_SCORES], node]
+        if t.meta[M_PLACEMENT] != PLACE_FIRST:
+            score = node_score(t, node, shape, resources)
         ranks[count] = tier * 4 * SCORE_ONE - score
         candidates[count] = node
         count += 1

@@ -20,6 +20,7 @@ from hal.core.kernels.nodes.rows import (
     fits,
     reserve_node,
 )
+from hal.core.kernels.passes.node_scores import node_score
 from hal.core.kernels.rules.booked import may_start
 from hal.core.kernels.structures.jit import inlined, inner
 from hal.core.kernels.structures.layout import (
@@ -51,7 +52,6 @@ from hal.core.kernels.structures.layout import (
     S_FROM,
     S_FROM_NOW,
     S_FROM_STAMP,
-    S_SCORES,
     SCRATCH_RANKS,
     TICK_MIRROR,
     TICK_TOUCHED,
@@ -64,7 +64,6 @@ from hal.core.kernels.structures.memory import Tables
 TIER_SHORT: Final = 0
 TIER_FREE: Final = 1
 TIER_EXTRA: Final = 2
-SCORE_ONE: Final = 1_000_000
 NODE_BITS: Final = 32
 LAST_NODE: Final = (1 << NODE_BITS) - 1
 ONE_BY_ONE: Final = 64
@@ -179,25 +178,6 @@ def _first_free(t: Tables, shape: int, nodes: int, offset: int, found: int) -> i
     if t.pass_record[PASS_STARTS] == 0:
         t.shapes[shape, S_FROM] = start
     return found
-
-
-@inner
-def tightness(t: Tables, node: int, shape: int, resources: int) -> int:
-    """Best-fit score in millionths: one minus the least share of a wanted resource that would be left."""
-    least = 1.0
-    for r in range(resources):
-        if t.request[r, shape] > 0:
-            left = (t.free[node, r] - t.request[r, shape]) / t.capacity[node, r]
-            least = min(least, left)
-    return int(np.floor((1.0 - least) * SCORE_ONE + 0.5))
-
-
-@inner
-def node_score(t: Tables, node: int, shape: int, resources: int) -> int:
-    """How good a node that holds the request is, in millionths: higher is better."""
-    if t.meta[M_PLACEMENT] == PLACE_BEST:
-        return tightness(t, node, shape, resources)
-    return int(t.scores[t.shapes[shape, S_SCORES], node])
 
 
 @inner

@@ -91,7 +91,7 @@ class ScalarTables(Group, group="scalars"):
         fresh={
             L.M_ENTRY_FREE: -1, L.M_RUN_FREE: -1, L.M_PIECE_FREE: -1, L.M_BUCKET_FREE: -1, L.M_END_ROOT: -1,
             L.M_TIMER_ROOT: -1, L.M_PARKED_WAKE: -1, L.M_CSETS: 1, L.M_NEXT_EDGE: L.INF, L.M_BOOKING_EDGE: L.INF,
-            L.M_NODES_OF_SHARES: 1, L.M_CPU: -1, L.M_HALF_LIFE: 1,
+            L.M_NODES_OF_SHARES: 1, L.M_CPU: -1, L.M_GPU: -1, L.M_MEMORY: -1, L.M_HALF_LIFE: 1,
         },
     )  # fmt: skip
     counts: Ints = table(

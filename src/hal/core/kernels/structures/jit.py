@@ -46,6 +46,7 @@ SOURCES: Final = (
     "work/running",
     "preemption/searched",
     "preemption/lending",
+    "passes/node_scores",
     "passes/placing",
     "passes/domain_placing",
     "nodes/ends",

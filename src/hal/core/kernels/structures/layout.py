@@ -92,7 +92,9 @@ M_RECLAIM: Final = 72  # 1 = some limit has preempted what its cohort borrowed o
 M_LEVELS: Final = 73  # levels of the topology, 0 = there is none
 M_COMPACT: Final = 74  # 1 = gangs are placed compactly: there are domains, and the configuration says so
 M_WITHIN: Final = 75  # lines of shapes whose nodes must be in one domain; 0 = nobody asks for any
-META_SIZE: Final = 76
+M_GPU: Final = 76  # which resource is the GPUs, and which the memory; -1
+M_MEMORY: Final = 77
+META_SIZE: Final = 78
 
 # --- entries: a run of alike waiting tasks of one job ---------------------------------------------------------------
 E_JOB: Final = 0
@@ -659,6 +661,10 @@ BACKFILL_CONSERVATIVE: Final = 3
 PLACE_FIRST: Final = 0
 PLACE_BEST: Final = 1
 PLACE_PLUGIN: Final = 2
+PLACE_WORST: Final = 3
+PLACE_SPREAD: Final = 4
+PLACE_DOT: Final = 5
+PLACE_GPU: Final = 6
 
 # --- outcomes of a kernel --------------------------------------------------------------------------------------------
 OK: Final = 0

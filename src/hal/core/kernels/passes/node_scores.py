@@ -1,0 +1,113 @@
+"""How good a node is for a shape, by the placement in force: the built-in scores, and a plugin's from its table.
+
+Pure. Each score is of one node and one shape, from what would be left on the node: O(resources). In millionths, 0 to
+SCORE_ONE, higher is better. Floats decide between nodes only, never whether something fits.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from hal.core.kernels.structures.jit import inner
+from hal.core.kernels.structures.layout import (
+    M_CPU,
+    M_GPU,
+    M_MEMORY,
+    M_PLACEMENT,
+    PLACE_BEST,
+    PLACE_DOT,
+    PLACE_GPU,
+    PLACE_SPREAD,
+    PLACE_WORST,
+    S_SCORES,
+)
+from hal.core.kernels.structures.memory import Tables
+
+SCORE_ONE: Final = 1_000_000
+STRANDED: Final = 4.0
+"""Gpu packing: how much a share of GPUs counts that is left without cores or memory, beside a share that is left."""
+MOST_COST: Final = 1.0 + 2.0 * STRANDED
+
+
+@inner
+def tightness(t: Tables, node: int, shape: int, resources: int) -> int:
+    """Best-fit score in millionths: one minus the least share of a wanted resource that would be left."""
+    least = 1.0
+    for r in range(resources):
+        if t.request[r, shape] > 0:
+            left = (t.free[node, r] - t.request[r, shape]) / t.capacity[node, r]
+            least = min(least, left)
+    return int(np.floor((1.0 - least) * SCORE_ONE + 0.5))
+
+
+@inner
+def _idleness(t: Tables, node: int, shape: int, resources: int) -> int:
+    """Spread: the mean share of the node's resources that would be left."""
+    total = 0.0
+    count = 0
+    for r in range(resources):
+        if t.capacity[node, r] > 0:
+            total += (t.free[node, r] - t.request[r, shape]) / t.capacity[node, r]
+            count += 1
+    return int(np.floor(max(total / max(count, 1), 0.0) * SCORE_ONE + 0.5))  # claims may be charged beyond what is free
+
+
+@inner
+def _alignment(t: Tables, node: int, shape: int, resources: int) -> int:
+    """Dot product: of what is asked for and what is free, as shares of the node, a wanted resource on average.
+
+    Source: Grandl et al., SIGCOMM 2014 (Tetris).
+    """
+    total = 0.0
+    count = 0
+    for r in range(resources):
+        if t.request[r, shape] > 0:
+            total += t.request[r, shape] / t.capacity[node, r] * (t.free[node, r] / t.capacity[node, r])
+            count += 1
+    return int(np.floor(total / max(count, 1) * SCORE_ONE + 0.5))
+
+
+@inner
+def _share_left(t: Tables, node: int, shape: int, resource: int) -> float:
+    """The share of a resource that would be left; all of one that there is none of."""
+    if resource < 0 or t.capacity[node, resource] <= 0:
+        return 1.0
+    return float((t.free[node, resource] - t.request[resource, shape]) / t.capacity[node, resource])
+
+
+@inner
+def _packing(t: Tables, node: int, shape: int, resources: int) -> int:
+    """Gpu packing: little should be left of a node, and no GPUs without the cores and the memory to use them.
+
+    On a node with GPUs it costs the larger of the shares of cores and GPUs that would be left, and STRANDED times the
+    share of GPUs beyond that of cores, and beyond that of memory. Nodes without GPUs come first for what asks for none,
+    the tightest first.
+    """
+    gpu = t.meta[M_GPU]
+    if gpu < 0 or t.capacity[node, gpu] <= 0:
+        return SCORE_ONE // 2 + tightness(t, node, shape, resources) // 2
+    gpus = _share_left(t, node, shape, gpu)
+    cores = _share_left(t, node, shape, t.meta[M_CPU])
+    memory = _share_left(t, node, shape, t.meta[M_MEMORY])
+    cost = max(gpus, cores) + STRANDED * (max(gpus - cores, 0.0) + max(gpus - memory, 0.0))
+    cost = min(max(cost, 0.0), MOST_COST)  # less than nothing may be free of what claims are charged on, or shrank
+    return int(np.floor((1.0 - cost / MOST_COST) * (SCORE_ONE // 2) + 0.5))
+
+
+@inner
+def node_score(t: Tables, node: int, shape: int, resources: int) -> int:
+    """How good a node that holds the request is, in millionths: higher is better."""
+    placement = t.meta[M_PLACEMENT]
+    if placement == PLACE_BEST:
+        return tightness(t, node, shape, resources)
+    if placement == PLACE_GPU:
+        return _packing(t, node, shape, resources)
+    if placement == PLACE_WORST:
+        return SCORE_ONE - tightness(t, node, shape, resources)
+    if placement == PLACE_SPREAD:
+        return _idleness(t, node, shape, resources)
+    if placement == PLACE_DOT:
+        return _alignment(t, node, shape, resources)
+    return int(t.scores[t.shapes[shape, S_SCORES], node])

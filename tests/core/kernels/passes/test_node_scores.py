@@ -1,0 +1,178 @@
+"""The built-in placements take the nodes that their definitions say; GPUs keep cores and memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hal.core.engine import apply, cycle, new_state
+from hal.core.engine.classes import ClassSpec, OwnerSpec
+from hal.core.engine.config import EngineConfig
+from hal.core.engine.events import INF, ConfigChanged, JobsSubmitted, NodesChanged, NodeSpec, PlanAssumed, submit_rows
+from hal.core.engine.state import State
+from tests.examples import examples
+
+Amounts = Mapping[str, int]
+Score = Callable[[Amounts, Amounts, Amounts], Fraction]
+
+KINDS = (
+    {"cpu": 64_000, "memory": 512, "gpu": 8_000},
+    {"cpu": 96_000, "memory": 384, "gpu": 4_000},
+    {"cpu": 48_000, "memory": 256},
+    {"cpu": 32_000, "memory": 512},
+)
+REQUESTS = (
+    {"cpu": 4_000, "memory": 16},
+    {"cpu": 12_000, "memory": 100},
+    {"cpu": 6_000, "memory": 32, "gpu": 1_000},
+    {"cpu": 2_000, "memory": 8, "gpu": 2_000},
+    {"cpu": 20_000, "memory": 8, "gpu": 500},
+)
+
+
+def shares(free: Amounts, asked: Amounts, capacity: Amounts) -> dict[str, Fraction]:
+    """What would be left of each resource that the node has."""
+    return {name: Fraction(free[name] - asked.get(name, 0), whole) for name, whole in capacity.items()}
+
+
+def tightest(free: Amounts, asked: Amounts, capacity: Amounts) -> Fraction:
+    left = shares(free, asked, capacity)
+    return 1 - min(left[name] for name in asked)
+
+
+def worst_fit(free: Amounts, asked: Amounts, capacity: Amounts) -> Fraction:
+    return 1 - tightest(free, asked, capacity)
+
+
+def spread(free: Amounts, asked: Amounts, capacity: Amounts) -> Fraction:
+    left = shares(free, asked, capacity)
+    return sum(left.values(), Fraction()) / len(left)
+
+
+def dot_product(free: Amounts, asked: Amounts, capacity: Amounts) -> Fraction:
+    parts = [Fraction(asked[name], capacity[name]) * Fraction(free[name], capacity[name]) for name in asked]
+    return sum(parts, Fraction()) / len(parts)
+
+
+def gpu_packing(free: Amounts, asked: Amounts, capacity: Amounts) -> Fraction:
+    if "gpu" not in capacity:
+        return Fraction(1, 2) + tightest(free, asked, capacity) / 2
+    left = shares(free, asked, capacity)
+    stranded = max(left["gpu"] - left["cpu"], Fraction()) + max(left["gpu"] - left["memory"], Fraction())
+    return (1 - (max(left["gpu"], left["cpu"]) + 4 * stranded) / 9) / 2
+
+
+PLACEMENTS: dict[str, Score] = {
+    "best-fit": tightest,
+    "worst-fit": worst_fit,
+    "spread": spread,
+    "dot-product": dot_product,
+    "gpu-packing": gpu_packing,
+}
+
+
+def cluster(placement: str, kinds: tuple[Amounts, ...]) -> State:
+    state = new_state(EngineConfig(placement=placement))
+    apply(state, NodesChanged(tuple(NodeSpec(f"n{at}", dict(kind)) for at, kind in enumerate(kinds))))
+    return state
+
+
+def submit(state: State, job: int, request: Amounts) -> None:
+    rows = submit_rows(1)
+    rows["job"], rows["walltime_ms"] = job, INF
+    apply(state, JobsSubmitted(rows, (ClassSpec(dict(request)),), (OwnerSpec(),)))
+
+
+def started_on(state: State) -> list[int]:
+    """The nodes of what starts now, in the order decided."""
+    plan = cycle(state, 0)
+    apply(state, PlanAssumed(plan))
+    return [int(node) for node in plan.rows]
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS)
+@given(
+    kinds=st.lists(st.sampled_from(KINDS), min_size=2, max_size=100),
+    requests=st.lists(st.sampled_from(REQUESTS), min_size=1, max_size=40),
+)
+@settings(max_examples=examples(25), deadline=None)
+def test_each_start_is_on_the_node_that_the_definition_puts_first(
+    placement: str, kinds: list[Amounts], requests: list[Amounts]
+) -> None:
+    """Of the nodes that hold it: the highest score, to a millionth, then the lowest node."""
+    state = cluster(placement, tuple(kinds))
+    free = [dict(kind) for kind in kinds]
+    for job, asked in enumerate(requests, start=1):
+        submit(state, job, asked)
+        fitting = [
+            at for at, there in enumerate(free) if all(there.get(name, 0) >= amount for name, amount in asked.items())
+        ]
+        scores = {at: float(PLACEMENTS[placement](free[at], asked, kinds[at])) for at in fitting}
+        chosen = started_on(state)
+        assert len(chosen) == min(len(fitting), 1)
+        if chosen:
+            best = max(scores.values())
+            assert scores[chosen[0]] >= best - 2e-6  # two roundings to a millionth
+            clearly = [at for at in fitting if scores[at] == best and at < chosen[0]]
+            assert not clearly, "of equals it is the first"
+            for name, amount in asked.items():
+                free[chosen[0]][name] -= amount
+
+
+def test_with_auto_what_asks_for_no_gpu_leaves_the_nodes_that_have_some() -> None:
+    """The only node without GPUs is the last one; the next job, for which it has no room, goes where GPUs are."""
+    state = cluster("auto", ({"cpu": 8_000, "gpu": 2_000}, {"cpu": 8_000}))
+    for job in (1, 2, 3):
+        submit(state, job, {"cpu": 4_000})
+    assert started_on(state) == [1, 1, 0]
+
+
+def test_with_auto_gpus_are_given_where_cores_would_be_left_for_the_others() -> None:
+    """Each node would have one GPU left: the first one no core for it, the second one two. First-fit takes it."""
+    kinds = ({"cpu": 4_000, "gpu": 2_000}, {"cpu": 6_000, "gpu": 2_000})
+    chosen = {}
+    for placement in ("auto", "first-fit"):
+        state = cluster(placement, kinds)
+        submit(state, 1, {"cpu": 4_000, "gpu": 1_000})
+        chosen[placement] = started_on(state)
+    assert chosen == {"auto": [1], "first-fit": [0]}
+
+
+def test_without_gpus_auto_decides_as_first_fit() -> None:
+    """One way to choose among nodes that have none, and the one that it costs nothing to look for."""
+    draw = np.random.default_rng(1)
+    kinds = tuple({"cpu": int(cores)} for cores in draw.integers(1, 9, 200) * 1_000)
+    asked = (draw.integers(1, 9, 300) * 500).tolist()
+    nodes = []
+    for placement in ("auto", "first-fit"):
+        state = cluster(placement, kinds)
+        for job, cores in enumerate(asked, start=1):
+            submit(state, job, {"cpu": cores})
+        nodes.append(started_on(state))
+    assert len(nodes[0]) > 200
+    assert nodes[0] == nodes[1]
+
+
+def test_auto_follows_the_nodes_that_there_are() -> None:
+    """The first GPU of a site, and the last one that leaves, change what it means; nobody restarts anything."""
+    state = cluster("auto", ({"cpu": 4_000}, {"cpu": 2_000}))
+    apply(state, NodesChanged((NodeSpec("g0", {"cpu": 4_000, "gpu": 1_000}),)))
+    submit(state, 1, {"cpu": 1_000})
+    assert started_on(state) == [1], "the tighter one of the nodes without"
+    apply(state, NodesChanged((), removed=("g0",)))
+    submit(state, 2, {"cpu": 1_000})
+    assert started_on(state) == [0], "the first one"
+
+
+def test_another_placement_holds_from_the_next_pass_on() -> None:
+    state = cluster("gpu-packing", ({"cpu": 4_000, "gpu": 1_000}, {"cpu": 4_000}))
+    submit(state, 1, {"cpu": 1_000})
+    assert started_on(state) == [1]
+    apply(state, ConfigChanged(EngineConfig(placement="spread")))
+    submit(state, 2, {"cpu": 1_000})
+    assert started_on(state) == [0]
