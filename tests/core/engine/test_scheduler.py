@@ -120,7 +120,7 @@ def test_refused_starts_wait_at_their_old_place() -> None:
         (JobsSubmitted(submit_rows(1), (ClassSpec({"cpu": 1}, nodes=0),)), "nodes"),
         (NodesChanged(removed=("z",)), "it is not here"),
         (ConfigChanged(EngineConfig(order="nonsense")), "order: no policy 'nonsense' .* fcfs, priority,.* sjf"),
-        (ConfigChanged(EngineConfig(placement="nonsense")), "placement: no policy .nonsense. .* best-fit, .* first-fit"),
+        (ConfigChanged(EngineConfig(placement="nonsense")), "placement: no policy .nonsense. .* best-fit,.* first-fit"),
         (ConfigChanged(EngineConfig(filters=("nonsense",))), "filters: no policy 'nonsense'"),
     ],
 )
