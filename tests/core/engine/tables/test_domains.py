@@ -107,6 +107,40 @@ def test_a_line_is_used_again_when_its_shape_is_forgotten() -> None:
     assert state.meta[L.M_WITHIN] < 300
 
 
+def test_a_node_that_leaves_and_returns_keeps_its_place_and_nobody_else_moves() -> None:
+    """While it is away it is of no domain, though it stands among the nodes of its rack."""
+    state = of(("z1", "r1"), ("z1", "r2"), ("z1", "r1"), ("z1", "r2"), levels=("zone", "rack"))
+    ask(state, 1, 2, "rack")
+    before = order(state)
+    apply(state, NodesChanged(removed=("n0",)))
+    check_invariants(state)
+    assert (state.domains.path_of(0), counts(state)) == (("", ""), (2, 2))
+    apply(state, NodesChanged((NodeSpec("n0", {"cpu": 4}, domains=("z1", "r1")),)))
+    check_invariants(state)
+    assert (order(state), counts(state)) == (before, (2, 2))
+
+
+def test_a_row_that_is_used_again_elsewhere_moves_there() -> None:
+    """The order is the one that a fresh engine has of the same nodes."""
+    paths = (("z1", "r1"), ("z1", "r2"), ("z1", "r1"), ("z1", "r2"))
+    state = of(*paths, levels=("zone", "rack"))
+    apply(state, NodesChanged(removed=("n0",)))
+    apply(state, NodesChanged((NodeSpec("m", {"cpu": 4}, domains=("z1", "r2")),)))
+    check_invariants(state)
+    assert order(state) == ["n2", "m", "n1", "n3"]
+
+
+def test_what_the_most_is_after_the_only_domain_that_had_it_lost_a_node() -> None:
+    """How many domains have as many is counted late, and right: two more must lose a node until the most is one."""
+    state = of(("z1", "r1"), ("z1", "r1"), ("z1", "r1"), ("z1", "r2"), ("z1", "r2"), levels=("zone", "rack"))
+    ask(state, 1, 2, "rack")
+    for lost, left in (("n0", 2), ("n1", 2), ("n3", 1)):
+        closed = NodeSpec(lost, {"cpu": 4}, {}, Health.CORDONED, domains=state.domains.path_of(int(lost[1])))
+        apply(state, NodesChanged((closed,)))
+        check_invariants(state)
+        assert counts(state) == (left, left)
+
+
 @pytest.mark.parametrize("backfill", [Backfill.EASY, Backfill.CONSERVATIVE])
 def test_safety_counts_by_domain_follow_nodes_that_join_move_close_and_leave(backfill: Backfill) -> None:
     """Counted apart, one node an event, and anew: the same."""

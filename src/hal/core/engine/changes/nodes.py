@@ -174,10 +174,11 @@ def _free_node(state: State) -> int:
     """A tombstone that nothing runs on any more, else a new row."""
     rows = len(state.nodes.names)
     if len(state.nodes.by_name) < rows:
-        taken = set(state.nodes.by_name.values())
-        for row in range(rows):
-            if row not in taken and state.nodes.rows[row, L.N_PIECES] == 0:
-                return row
+        of = state.nodes.rows[:rows]
+        free = (of[:, L.N_STATE] == L.NODE_GONE) & (of[:, L.N_PIECES] == 0)
+        first = int(free.argmax())
+        if free[first]:
+            return first
     state.nodes.names.append("")
     state.nodes.labels.append({})
     state.nodes.health.append("")
@@ -216,6 +217,7 @@ def _put_back(state: State, before: _Nodes) -> None:
     if state.domains.levels:
         for row in range(state.nodes.rows.shape[0]):
             state.domains.put(row, before.paths[row] if row < len(before.paths) else None)
+        state.domains.moved = True  # rows that are no more stand in the order
         state.settle_domains()
 
 

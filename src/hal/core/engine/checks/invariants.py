@@ -259,7 +259,8 @@ def _check_domains(state: State) -> None:
     for level, at in listed:
         name = domains.names[at]
         first, last = domains.domains[at, [L.DOMAIN_FIRST, L.DOMAIN_LAST]].tolist()
-        _require(sorted(order[first:last]) == members[name], "domain {} has other nodes", name)
+        there = [row for row in order[first:last] if state.nodes.rows[row, L.N_STATE] != L.NODE_GONE]
+        _require(sorted(there) == members[name], "domain {} has other nodes", name)
         _require(len(name) == level + 1, "domain {} is listed with another level", name)
         wider = [width for width in range(1, len(name)) if name[width - 1]]
         parent = int(domains.domains[at, L.DOMAIN_PARENT]) - 1
@@ -315,7 +316,7 @@ def _check_fits(state: State) -> None:
 
 
 def _check_line(state: State, spec: ClassSpec, shape: int, line: int, now: Ints, ever: Ints) -> None:
-    """The counts by domain, and in how many domains they are the most."""
+    """The counts by domain, and in how many domains they are the most, where that is counted."""
     domains = state.domains
     level = domains.level_of(spec.within)
     _require(domains.within[line, L.WITHIN_SHAPE] == shape + 1, "{}: its line is another's", spec.request)
@@ -328,7 +329,9 @@ def _check_line(state: State, spec: ClassSpec, shape: int, line: int, now: Ints,
         _require((table[line] == counted).all(), "{}: counted otherwise in a domain", spec.request)
         top = int(state.catalogue.shapes[shape, most])
         alike = int((table[line] == top).sum())
-        _require(not top or domains.within[line, at] == alike, "{}: the most is in {} domains", spec.request, alike)
+        _require(
+            domains.within[line, at] in (0, alike) or not top, "{}: the most is in {} domains", spec.request, alike
+        )
 
 
 def _admitted(state: State, spec: ClassSpec, shape: int, alike: list[list[int]]) -> Mask:

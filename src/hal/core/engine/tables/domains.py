@@ -2,7 +2,9 @@
 
 Pure. A domain is named by the names of its own level and of all wider ones, so domains always form a tree. Nodes are
 listed in topological order: those of any domain are neighbours, and domains come as people count their names. A node
-that moves costs O(nodes) in whole columns; what has no node any more gives its number back.
+that moves is taken out of the order and put in again: columns are shifted, the more the farther it moves. One that has
+left keeps its place until it moves or the whole order is written again, as nobody can use it there: most return where
+they were. What has no node any more gives its number back.
 """
 
 from __future__ import annotations
@@ -25,6 +27,8 @@ _PathKey = tuple[tuple[_NameKey, ...], int]
 """What orders paths, and the number of the path."""
 SPARE_DOMAINS: Final = 16
 """Room for more domains than there are, beside half as many again."""
+MOVED_APART: Final = 4
+"""So many nodes that move are moved one after the other; for more the whole order is written again."""
 NOWHERE: Final = -1
 """The number of no level, and of the path of a node that has left."""
 
@@ -60,13 +64,15 @@ class Domains(DomainTables):
         self._path_of: Ints = np.full(4, NOWHERE, np.int64)
         """By node: its path; NOWHERE of one that has left."""
         self.moved = True
+        """Whether domains may have come or gone since the order of nodes was last written."""
         self._moves: list[int] = []
         """Nodes that have moved since then between domains that there were before and are still."""
+        self._stands: Ints = np.full(4, NOWHERE, np.int64)
+        """By node: the path at which it stands in the order; of one that has left, the one that it had."""
         self._rank = np.zeros(1, np.int64)
         """By path: its place among the paths that nodes had then, from 1 on; 0 of NOWHERE."""
         self._listed_nodes = 0
         """Nodes in the order as it was last written."""
-        """Whether domains may have come or gone since the order of nodes was last written."""
 
     def level_of(self, name: str) -> int:
         """The number of a level, NOWHERE where there is none of that name."""
@@ -108,6 +114,7 @@ class Domains(DomainTables):
         if node >= self._path_of.shape[0]:
             more = np.full(node + 1, NOWHERE, np.int64)
             self._path_of = np.concatenate([self._path_of, more])
+            self._stands = np.concatenate([self._stands, more])
         before = int(self._path_of[node])
         after = NOWHERE if path is None else self._path_id(path)
         if before == after:
@@ -118,7 +125,7 @@ class Domains(DomainTables):
             self._path_nodes[after] += 1
         if fresh or (before >= 0 and self._path_nodes[before] == 1):
             self.moved = True  # domains may come or go
-        else:
+        elif path is not None and (node >= self._listed_nodes or self._stands[node] != after):
             self._moves.append(node)
         if before >= 0:
             self._path_nodes[before] -= 1
@@ -198,14 +205,17 @@ class Domains(DomainTables):
     def write_order(self, meta: Ints, rows: Ints) -> None:
         """Write the order of nodes, where their domains are in it, and which domains each level has."""
         nodes = int(meta[L.M_NODES])
-        if not self.moved and len(self._moves) == 1:
-            self._move(rows, self._moves.pop())
+        moves, self._moves = self._moves, []
+        if not self.moved and len(moves) <= MOVED_APART:
+            for node in moves:
+                self._move(rows, node)
             return
-        self._moves, self.moved, self._listed_nodes = [], False, nodes
+        self.moved, self._listed_nodes = False, nodes
         paths = np.array([number for _path, number in self._sorted], np.int64)
         rank = self._rank = np.zeros(len(self._path_names) + 1, np.int64)  # NOWHERE is the last one
         rank[paths] = np.arange(1, paths.shape[0] + 1)
         known = min(nodes, self._path_of.shape[0])
+        self._stands[:] = self._path_of
         of = np.zeros(nodes, np.int64)
         of[:known] = rank[self._path_of[:known]]
         order = np.argsort(of, kind="stable")
@@ -237,10 +247,10 @@ class Domains(DomainTables):
 
     def _key_of(self, node: int) -> tuple[int, int]:
         """What orders nodes, as long as there are the same paths."""
-        return int(self._rank[self._path_of[node]]), int(node)
+        return int(self._rank[self._stands[node]]), int(node)
 
     def _move(self, rows: Ints, node: int) -> None:
-        """Take the one node that moved out of the order of nodes, if it is in it, and put it where it belongs."""
+        """Take a node out of the order of nodes, if it is in it, and put it where it belongs."""
         last = self._listed_nodes
         order, first_of, last_of = self.node_order, self.domains[:, L.DOMAIN_FIRST], self.domains[:, L.DOMAIN_LAST]
         old = int(rows[node, L.N_PLACE]) if node < last else last
@@ -249,7 +259,7 @@ class Domains(DomainTables):
             first_of[first_of > old] -= 1
             last_of[last_of > old] -= 1
             last -= 1
-        after = int(self._path_of[node])
+        after = self._stands[node] = int(self._path_of[node])
         new = bisect_left(order, self._key_of(node), 0, last, key=self._key_of)
         order[new + 1 : last + 1] = order[new:last]
         order[new] = node

@@ -2,7 +2,8 @@
 
 Pure. For such a shape S_FIT and S_EVER are the most of any one domain of its level, so that comparing them with the
 nodes of a gang still says whether it fits. A domain that had the most and loses a node may be the last one that had as
-many: then the others are looked at, O(domains of the level). Everything else is O(1) a node and shape.
+many: then the most is one less, and how many have that is counted when one of them loses a node in turn, O(domains of
+the level). Everything else is O(1) a node and shape.
 """
 
 from __future__ import annotations
@@ -58,12 +59,13 @@ def lose_fit(t: Tables, node: int, shape: int) -> None:
     line = t.shapes[shape, S_WITHIN] - 1
     domain = t.domain_of[t.within[line, WITHIN_LEVEL], node] - 1
     there = t.domain_fit[line, domain]
-    t.domain_fit[line, domain] = there - 1
     if there == t.shapes[shape, S_FIT]:
+        if t.within[line, WITHIN_AT] == 0:
+            t.within[line, WITHIN_AT] = _count_at(t, line, there, False)
         t.within[line, WITHIN_AT] -= 1
         if t.within[line, WITHIN_AT] == 0:
             t.shapes[shape, S_FIT] = there - 1
-            t.within[line, WITHIN_AT] = _count_at(t, line, there - 1, False)
+    t.domain_fit[line, domain] = there - 1
 
 
 @inner
@@ -76,7 +78,7 @@ def gain_fit(t: Tables, node: int, shape: int) -> None:
     if there > t.shapes[shape, S_FIT]:
         t.shapes[shape, S_FIT] = there
         t.within[line, WITHIN_AT] = 1
-    elif there == t.shapes[shape, S_FIT]:
+    elif there == t.shapes[shape, S_FIT] and t.within[line, WITHIN_AT] != 0:
         t.within[line, WITHIN_AT] += 1
 
 
@@ -86,12 +88,13 @@ def lose_ever(t: Tables, node: int, shape: int) -> None:
     line = t.shapes[shape, S_WITHIN] - 1
     domain = t.domain_of[t.within[line, WITHIN_LEVEL], node] - 1
     there = t.domain_ever[line, domain]
-    t.domain_ever[line, domain] = there - 1
     if there == t.shapes[shape, S_EVER]:
+        if t.within[line, WITHIN_EVER_AT] == 0:
+            t.within[line, WITHIN_EVER_AT] = _count_at(t, line, there, True)
         t.within[line, WITHIN_EVER_AT] -= 1
         if t.within[line, WITHIN_EVER_AT] == 0:
             t.shapes[shape, S_EVER] = there - 1
-            t.within[line, WITHIN_EVER_AT] = _count_at(t, line, there - 1, True)
+    t.domain_ever[line, domain] = there - 1
 
 
 @inner
@@ -104,7 +107,7 @@ def gain_ever(t: Tables, node: int, shape: int) -> None:
     if there > t.shapes[shape, S_EVER]:
         t.shapes[shape, S_EVER] = there
         t.within[line, WITHIN_EVER_AT] = 1
-    elif there == t.shapes[shape, S_EVER]:
+    elif there == t.shapes[shape, S_EVER] and t.within[line, WITHIN_EVER_AT] != 0:
         t.within[line, WITHIN_EVER_AT] += 1
 
 

@@ -337,8 +337,8 @@ LISTED_SIZE: Final = 2
 
 WITHIN_SHAPE: Final = 0  # 1 + the shape, 0 = the line is free
 WITHIN_LEVEL: Final = 1  # -1 = there is no such level
-WITHIN_AT: Final = 2  # domains in which it fits on S_FIT nodes
-WITHIN_EVER_AT: Final = 3  # domains in which it could fit on S_EVER nodes
+WITHIN_AT: Final = 2  # domains in which it fits on S_FIT nodes; 0 = not counted yet
+WITHIN_EVER_AT: Final = 3  # the same where it could fit on S_EVER nodes
 WITHIN_SIZE: Final = 4
 
 CHOICE_RANK: Final = 0  # by place: the rank of a node that is offered, least first; CHOICE_NONE
