@@ -72,6 +72,8 @@ class JobOptions(TypedDict, total=False):
     """Whole nodes: all that they have, whatever else is asked for."""
     within: str
     """Level of the topology: the nodes of each task are in one domain of it: 'rack'."""
+    pack: str
+    """'rack:30m': the same, until it has waited so long; then its nodes may be anywhere."""
     walltime: float | str | timedelta
     """Seconds, or text like '90m'."""
     array: int | str | range | Sequence[int] | ArrayRange

@@ -92,6 +92,7 @@ class _Asked(Struct, frozen=True):
     tolerate: Raw = Raw(b"")
     nodes: int = 1
     within: str = ""
+    pack: str = ""
     booking: str = ""
     qos: str = ""
     deadline_ms: int = 0
@@ -100,7 +101,7 @@ class _Asked(Struct, frozen=True):
     def is_array(self) -> bool:
         return bytes(self.array) not in (b"", b"null")
 
-    def key(self) -> tuple[bytes, bytes, bytes, bytes, bytes, int, str, str, str, int]:
+    def key(self) -> tuple[bytes, bytes, bytes, bytes, bytes, int, str, str, str, str, int]:
         return (
             bytes(self.request),
             bytes(self.licences),
@@ -109,6 +110,7 @@ class _Asked(Struct, frozen=True):
             bytes(self.tolerate),
             self.nodes,
             self.within,
+            self.pack,
             self.booking,
             self.qos,
             self.deadline_ms,

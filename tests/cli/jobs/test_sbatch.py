@@ -262,12 +262,17 @@ def test_one_switch_is_where_the_nodes_must_be(line: str, levels: tuple[str, ...
     assert translated(line, levels=levels, given=given).options["within"] == "switch"
 
 
+@pytest.mark.parametrize(("time", "packed"), [("30:00", "switch:30m"), ("5", "switch:5m"), ("1-0", "switch:1d")])
+def test_one_switch_for_some_time_is_where_the_nodes_are_packed(time: str, packed: str) -> None:
+    """Then the job starts anywhere, as in Slurm; a bare number is minutes there."""
+    assert translated(f"-N 2 --switches=1@{time}", levels=("switch",)).options["pack"] == packed
+
+
 @pytest.mark.parametrize(
     ("line", "levels", "why"),
     [
         ("-N 2 --switches=1", ("zone", "rack"), "the topology of this HAL has no switches"),
         ("-N 2 --switches=1", (), "the topology of this HAL has no switches"),
-        ("-N 2 --switches=1@30:00", ("switch",), "HAL takes as few switches as it can"),
         ("-N 4 --switches=2", ("switch",), "HAL takes as few switches as it can"),
         ("--switches=1", ("switch",), "one node is on one switch"),
     ],
@@ -275,9 +280,9 @@ def test_one_switch_is_where_the_nodes_must_be(line: str, levels: tuple[str, ...
 def test_switches_that_slurm_would_only_prefer_are_named_as_ignored(
     line: str, levels: tuple[str, ...], why: str
 ) -> None:
-    """After a time Slurm starts the job anywhere; `within` would wait for ever."""
+    """Two switches are no domain."""
     made = translated(line, levels=levels)
-    assert "within" not in made.options
+    assert not {"within", "pack"} & set(made.options)
     assert made.ignored[0].startswith(f"--switches ({why}")
 
 

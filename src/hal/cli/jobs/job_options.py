@@ -58,6 +58,11 @@ _JOB_OPTIONS = (
     click.option(
         "--within", metavar="LEVEL", help="Start it only where its nodes are in one domain of that level: rack, switch."
     ),
+    click.option(
+        "--pack",
+        metavar="LEVEL:TIME",
+        help="Wait up to TIME for one domain of that level, then start it anywhere: rack:30m.",
+    ),
     click.option("-t", "--walltime", metavar="TIME", help="Time limit, such as 90m, 1d2h, 02:30:00 or unlimited."),
     click.option(
         "-a",

@@ -20,7 +20,7 @@ _LISTS = {"after": "after", "constraint": "constraints", "exclude": "exclude", "
 """Options that may be repeated, and the keyword that takes them all."""
 _TEXTS = (
     "name", "queue", "account", "qos", "booking", "priority", "walltime", "cpus", "memory", "gpus", "nodes", "within",
-    "begin", "deadline", "max_running", "on_dependency_failed", "retries", "comment",
+    "pack", "begin", "deadline", "max_running", "on_dependency_failed", "retries", "comment",
 )  # fmt: skip
 """Options whose value is the keyword's."""
 
@@ -44,6 +44,9 @@ _TEXTS = (
 @click.option("-N", "--nodes", type=click.IntRange(1), metavar="N", help="Number of distinct nodes (a gang).")
 @click.option(
     "--within", metavar="LEVEL", help="Level of the topology of which one domain has its nodes; none: anywhere."
+)
+@click.option(
+    "--pack", metavar="LEVEL:TIME", help="Wait so long for one domain, then start it anywhere; none: at once."
 )
 @click.option("-p", "--priority", type=int, metavar="N", help="Priority; higher starts first.")
 @click.option("-t", "--walltime", metavar="TIME", help="Time limit, such as 90m; also of running tasks.")

@@ -34,6 +34,7 @@ from hal.core.model.sandbox import NO_NETWORK, READ_ONLY, check_sandbox
 from hal.core.model.secret import check_secret_names
 from hal.core.model.service import DEFAULT_RESTARTS, Restart, Service, check_service
 from hal.core.model.taint import check_tolerated
+from hal.core.model.topology.packing import packing_of
 from hal.core.model.topology.tree import check_level_name
 from hal.core.model.trace_context import trace_id_of
 from hal.core.model.units import MAX_AMOUNT, Duration
@@ -224,6 +225,13 @@ class JobSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     within: Annotated[
         str, Meta(description="level of the topology: the nodes of each task are in one domain of it; empty: anywhere")
     ] = ""
+    pack: Annotated[
+        str,
+        Meta(
+            description="LEVEL:TIME: the nodes of each task are in one domain of that level of the topology until the "
+            "job has waited for that time; then anywhere"
+        ),
+    ] = ""
     walltime: Duration | None = None
     dependencies: Annotated[tuple[Dependency, ...], Meta(description="all of them must be met")] = ()
     on_dependency_failed: Annotated[
@@ -372,6 +380,7 @@ def check_spec(spec: JobSpec, known: JobSpec | None = None) -> JobSpec:
     check_tolerated(spec.tolerate)
     if spec.within:
         check_level_name(spec.within, "within")
+    spec = _check_pack(spec)
     check_gates(spec.gates)
     check_notifications(spec.notify)
     spec = _check_sandbox(spec)
@@ -397,6 +406,18 @@ def check_spec(spec: JobSpec, known: JobSpec | None = None) -> JobSpec:
             raise SpecError("signal: would be sent before the job starts", hint="make `before` shorter than walltime")
     _refuse_unbuilt(spec)
     return _canonical(spec)
+
+
+def _check_pack(spec: JobSpec) -> JobSpec:
+    if not spec.pack:
+        return spec
+    if spec.within:
+        raise SpecError(
+            f"pack: beside within '{shown(spec.within)}'",
+            hint="`within` waits as long as it takes, `pack` for some time: give one of them",
+        )
+    text = packing_of(spec.pack).text
+    return spec if text == spec.pack else msgspec.structs.replace(spec, pack=text)
 
 
 def is_licence(text: str) -> bool:

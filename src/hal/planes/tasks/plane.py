@@ -27,7 +27,7 @@ from hal.planes.tasks.attempts import allocation, gate_reports, preemption, read
 from hal.planes.tasks.attempts.booking_ends import end_with_bookings
 from hal.planes.tasks.attempts.preemption import Moves
 from hal.planes.tasks.engine.view import EngineView
-from hal.planes.tasks.jobs import commands, evictions, removal, replacements, requeues, tallies, updates
+from hal.planes.tasks.jobs import commands, evictions, packs, removal, replacements, requeues, tallies, updates
 from hal.planes.tasks.jobs.explanation import brief_reasons, never_of, why
 from hal.planes.tasks.jobs.patches import JobPatch
 from hal.planes.tasks.jobs.placement import Placement, placement_of
@@ -468,9 +468,15 @@ class TaskPlane:
 
     @property
     def next_due_ms(self) -> int:
-        """When something is due next by itself: an eviction, the end of an offer, a look at a replacement."""
+        """When something is due next by itself: an eviction, the end of an offer, a look at a replacement, a job that
+        has waited long enough for one domain."""
         table = self._table
-        return min(evictions.next_eviction_ms(table), offers.next_expiry_ms(table), replacements.next_look_ms(table))
+        return min(
+            evictions.next_eviction_ms(table),
+            offers.next_expiry_ms(table),
+            replacements.next_look_ms(table),
+            table.packs.next_ms(),
+        )
 
     def carrying_out_due(self, now_ms: int) -> Work[None]:
         """Do what is due, in slices."""
@@ -478,6 +484,7 @@ class TaskPlane:
             offers.expire_offers(self._table, now_ms)
         yield from evictions.evict_overdue(self._table, now_ms)
         yield from replacements.advance_due(self._table, now_ms)
+        yield from packs.give_up_due(self._table, now_ms)
 
     def quarantine_node(self, name: str, reason: str, now_ms: int) -> None:
         """See `closures.quarantine`."""

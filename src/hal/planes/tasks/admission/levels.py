@@ -6,25 +6,34 @@ then waits until the level is declared again or it asks for another one; a job o
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from hal.core.model import JobSpec, Never, Reason, SpecError
 from hal.core.model.policy_check import near
+from hal.core.model.topology.packing import packed_level
 from hal.core.model.topology.tree import Topology
 
 _NONE = "no topology is declared"
 
 
 def check_level(spec: JobSpec, topology: Topology | None) -> None:
-    """Whether the level that its nodes are to be within is declared, if it names one.
+    """Whether the level that its nodes are to be within, or are packed into, is declared, if it names one.
 
     Raises:
         SpecError: it is not; names those that are.
     """
-    if spec.within and not _is_declared(spec.within, topology):
-        levels = topology.levels if topology is not None else ()
-        raise SpecError(
-            f"within: no level '{spec.within}'{near(spec.within, levels)}",
-            hint=f"{_levels(topology)}; leave it out to let the job start anywhere",
-        )
+    for field, level in (("within", spec.within), ("pack", packed_level(spec.pack))):
+        if level and not _is_declared(level, topology):
+            levels = topology.levels if topology is not None else ()
+            raise SpecError(
+                f"{field}: no level '{level}'{near(level, levels)}",
+                hint=f"{_levels(topology)}; leave it out to let the job start anywhere",
+            )
+
+
+def unpacked(spec: JobSpec) -> JobSpec:
+    """What a job asks for when it has waited long enough for one domain; it decides if the job could ever start."""
+    return replace(spec, pack="") if spec.pack else spec
 
 
 def never_within(spec: JobSpec, topology: Topology | None) -> Never | None:

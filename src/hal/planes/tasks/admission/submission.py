@@ -24,7 +24,7 @@ from hal.core.model import (
 from hal.core.model.policy_scope import Owner
 from hal.core.model.trace_context import trace_id_of
 from hal.core.model.units import limit_ms
-from hal.planes.tasks.admission.levels import check_level
+from hal.planes.tasks.admission.levels import check_level, unpacked
 from hal.planes.tasks.admission.never import NeverStartsError, never_on_nodes
 from hal.planes.tasks.admission.policy_rules import (
     MAX_JOBS_IN_SUBMISSION,
@@ -177,10 +177,11 @@ def _requests(table: JobTable, engine: EngineView, specs: Sequence[JobSpec], now
     pace = Pace()
     for position, spec in enumerate(specs):
         request = table.class_of(spec, spec.queue)
-        key = (id(request), spec.walltime if returning.kept else None)
+        lasting = table.class_of(unpacked(spec), spec.queue)
+        key = (id(lasting), spec.walltime if returning.kept else None)
         if table.nodes and not spec.wait_for_change and key not in asked:
             asked.add(key)
-            never = never_on_nodes(engine, request, spec.walltime, table.policy, returning, now_ms)
+            never = never_on_nodes(engine, lasting, spec.walltime, table.policy, returning, now_ms)
             if never is not None:
                 raise numbered(NeverStartsError.of(never), position, len(specs))
         out.append(request)

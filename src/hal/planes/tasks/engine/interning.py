@@ -14,6 +14,7 @@ from hal.core.model.devices import GPU, WHOLE, beside
 from hal.core.model.facts import GPUS_LABEL, NODE_LABEL, SANDBOX_LABEL, WHOLE_GPUS
 from hal.core.model.job import Constraint, Operator
 from hal.core.model.policy_scope import Owner
+from hal.core.model.topology.packing import packed_level
 
 MAX_INTERNED = 4_096
 """Classes (and owners) kept; when more are seen, the table starts again from those of the next events."""
@@ -53,7 +54,8 @@ class Interning:
         if spec.sandbox:
             pool += _SANDBOXES
         licences = tuple(sorted(spec.licences.items())) if spec.licences else ()
-        within = spec.within if spec.nodes > 1 else ""  # one node is within one domain wherever it is
+        # One node is within one domain wherever it is. What is packed is so until its wait is over (`jobs.packs`).
+        within = (spec.within or packed_level(spec.pack)) if spec.nodes > 1 else ""
         key = (
             spec.request, spec.nodes, within, spec.constraints, pool, spec.exclude, spec.tolerate, spec.booking,
             licences,

@@ -32,13 +32,14 @@ from hal.core.model import (
 from hal.core.model.policy_check import instant_text
 from hal.core.model.states import AWAY_NODE_STATES
 from hal.core.model.units import format_wait, limit_ms
-from hal.planes.tasks.admission.levels import never_within
+from hal.planes.tasks.admission.levels import never_within, unpacked
 from hal.planes.tasks.admission.never import never_by_policy, never_on_nodes
 from hal.planes.tasks.admission.policy_rules import LimitsByOwner, limits_of, owner_of
 from hal.planes.tasks.attempts.ends import EVICTED_BY, NOT_BEGUN_REASONS, preempted_for
 from hal.planes.tasks.attempts.exclusion import HELD_BY_GATE
 from hal.planes.tasks.dependencies.decisions import BY_DEPENDENCY, entry_standing, is_held_by_rule
 from hal.planes.tasks.engine.view import EngineView
+from hal.planes.tasks.jobs.packs import not_never, with_pack
 from hal.planes.tasks.jobs.patches import JobPatch, as_changed
 from hal.planes.tasks.live.attempt import PREEMPTING
 from hal.planes.tasks.live.gate_standing import gates_text
@@ -83,7 +84,7 @@ def why(table: JobTable, engine: EngineView, job: LiveJob, now_ms: int) -> Verdi
         message = f"{verdict.message}; even then it {never.text}"
         verdict = replace(verdict, never=True, message=message, starts_at_ms=None, basis="")
     if verdict is None:
-        verdict = _with_changes(table, engine, job, engine.explain(job.id, now_ms), now_ms)
+        verdict = _with_changes(table, engine, job, with_pack(job, engine.explain(job.id, now_ms), now_ms), now_ms)
         verdict = _with_eviction(job, _with_closed_nodes(table, job, verdict), now_ms)
     if verdict.reason is Reason.NODES_DOWN and any(closed_by_people(table, job)):
         verdict = replace(verdict, short=DRAINED)
@@ -96,7 +97,8 @@ def never_of(table: JobTable, engine: EngineView, job: LiveJob, now_ms: int) -> 
     if never is not None or not table.nodes:
         return never
     walltime = None if job.walltime_ms is None else Duration(job.walltime_ms)
-    return never_on_nodes(engine, job.request, walltime, table.policy, table.returning_bookings, now_ms)
+    request = table.class_of(unpacked(job.spec), job.queue) if job.spec.pack else job.request
+    return never_on_nodes(engine, request, walltime, table.policy, table.returning_bookings, now_ms)
 
 
 def _beyond_limits(table: JobTable, job: LiveJob, known: LimitsByOwner | None = None) -> Never | None:
@@ -126,7 +128,7 @@ def brief_reasons(table: JobTable, engine: EngineView, jobs: Iterable[int], now_
             verdict = never.verdict(number) if never is not None else None
         if verdict is None:
             try:
-                verdict = engine.explain(number, now_ms, brief=True)
+                verdict = not_never(job, engine.explain(number, now_ms, brief=True))
             except EngineError:  # the engine has not been told of it, or of its end, in this turn
                 verdict = Verdict(job=number, reason=Reason.NOT_CONSIDERED, message="")
         if verdict.reason is Reason.NODES_DOWN:

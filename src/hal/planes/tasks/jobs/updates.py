@@ -16,7 +16,7 @@ from hal.core.engine.classes import ClassSpec, Elsewhere
 from hal.core.engine.events import INF
 from hal.core.model import ConflictError, DeniedError, EventKind, JobSpec, Never, format_duration, to_plain
 from hal.core.model.units import limit_ms
-from hal.planes.tasks.admission.levels import check_level
+from hal.planes.tasks.admission.levels import check_level, unpacked
 from hal.planes.tasks.admission.never import NeverStartsError, never_on_nodes
 from hal.planes.tasks.admission.policy_rules import owner_of
 from hal.planes.tasks.dependencies.decisions import decide_job
@@ -165,7 +165,7 @@ def _planned(
     ended: Mapping[int, EndedJob],
 ) -> Work[_Plan]:
     final = as_changed(table, job, patch, by, now_ms)
-    if patch.within is not UNSET:
+    if is_set(patch, "within", "pack"):
         check_level(final, table.topology)
     named: Mentions | None = None
     if patch.dependencies is not UNSET:
@@ -174,9 +174,10 @@ def _planned(
     _check_bookings(engine, job, final)
     _check_lengthening(job, final, by)
     request = table.class_of(final, final.queue)
+    lasting = table.class_of(unpacked(final), final.queue)
     never: Never | None = None
     if table.nodes and needs_room(patch) and (job.counts.pending or job.counts.held):
-        never = never_on_nodes(engine, request, final.walltime, table.policy, table.returning_bookings, now_ms)
+        never = never_on_nodes(engine, lasting, final.walltime, table.policy, table.returning_bookings, now_ms)
         if never is not None and not final.wait_for_change:
             raise NeverStartsError.of(never)
     return _Plan(final, request, named, changes_between(spec_now(job), final), never)

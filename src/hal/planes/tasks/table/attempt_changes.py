@@ -15,6 +15,7 @@ from hal.planes.tasks.live.attempt import Attempt
 from hal.planes.tasks.live.job import LiveJob
 from hal.planes.tasks.live.task_ranges import TaskRange, put
 from hal.planes.tasks.live.task_sets import added
+from hal.planes.tasks.table.packs import give_up_ms
 from hal.planes.tasks.table.table import JobTable
 from hal.store.operations import AttemptEnd
 
@@ -78,6 +79,7 @@ def _requeue_task(table: JobTable, job: LiveJob, attempt: Attempt, following: Ne
     eligible_ms = now_ms + following.delay_ms if following.delay_ms else 0
     tasks = TaskRange(attempt.task, 1, after, attempt.attempt + 1, eligible_ms, retries, following.reason)
     job.ranges = put(job.ranges, (tasks,))
+    table.packs.note(give_up_ms(job), job.id)
     # Which task of an array with a limit the engine hears of next is decided when the job is settled.
     if table.is_unknown_to_engine(job, attempt):
         table.enter(job, tasks)

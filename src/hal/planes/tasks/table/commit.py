@@ -31,6 +31,7 @@ def keep(table: JobTable) -> None:
     table.jobs.came(table.draft.new_jobs)
     table.gates.keep()
     table.readiness.keep()
+    table.packs.keep()
     table.discarded.add(table.draft.jobs_before.values())
     table.draft = Draft(table.interning, table.next_id)
     table.jobs.move_some_to_columns(table.pending_limits.entered_columns)
@@ -76,6 +77,7 @@ def undoing(table: JobTable) -> Work[None]:
         table.set_node(name, row)
     table.gates.undo()
     table.readiness.undo()
+    table.packs.undo()
     table.next_id = draft.next_id_before
     draft.feed.take()
     yield from table.pending_limits.settling(table.jobs.peek)

@@ -154,6 +154,14 @@ class PendingJobs:
             indices = indices[np.isin(shapes, alike)]
         return self._ids(indices)
 
+    def packed(self) -> list[int]:
+        """Ids of those that wait for one domain for some time."""
+        if not any(spec.pack for spec in self.columns.asks):
+            return []
+        indices = self._indices()
+        ask, _owner = self._asks_and_owners(indices)
+        return self._ids(indices[np.array([bool(spec.pack) for spec in self.columns.asks])[ask]])
+
     def submitted(self, class_index: Callable[[JobSpec, str], int], owner_index: Callable[[Owner], int]) -> SubmitRows:
         """All of them as rows of the engine's event, by ascending id.
 

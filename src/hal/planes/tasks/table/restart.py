@@ -19,6 +19,7 @@ from hal.planes.tasks.live.standings import EndedJob
 from hal.planes.tasks.live.task_ranges import TaskRange, TaskRanges, made_of, summed
 from hal.planes.tasks.live.task_sets import TaskSet, complement, merged
 from hal.planes.tasks.table.commit import keep
+from hal.planes.tasks.table.packs import give_up_ms
 from hal.planes.tasks.table.propagation import add_name
 from hal.planes.tasks.table.stored_offers import stored_offers
 from hal.planes.tasks.table.table import STEP_SECRET, JobTable
@@ -80,6 +81,9 @@ def engine_events(table: JobTable) -> list[Event]:
             table.enter(job, task_range)
     for in_columns in table.jobs.in_columns:
         table.draft.feed.submit_pending_jobs(in_columns, table.class_of)
+        for number in in_columns.packed():
+            packed = table.jobs.peek(number)
+            table.packs.note(INF if packed is None else give_up_ms(packed), number)
     events: list[Event] = [ConfigChanged(table.engine_config)]
     adopted = _adopted(table)
     table.gpus.begin(table.nodes.values())

@@ -53,6 +53,7 @@ from hal.planes.tasks.slices import A_SLICE, Pace, Work
 from hal.planes.tasks.table import array_window
 from hal.planes.tasks.table.draft import Draft
 from hal.planes.tasks.table.jobs_by_id import JobsById
+from hal.planes.tasks.table.packs import Packs, give_up_ms
 from hal.planes.tasks.table.pending_limits import PendingLimits
 from hal.planes.tasks.table.singletons import Singletons
 from hal.planes.tasks.table.worklist import Worklist
@@ -91,6 +92,8 @@ class JobTable:
         self.ended: dict[int, EndedJob] = {}
         """Jobs that have ended and are named by jobs that wait."""
         self.singletons = Singletons()
+        self.packs = Packs(self.jobs.peek)
+        """When jobs give up their wish for one domain."""
         self.now_ms = 0
         """Instant of the newest change."""
         self.busy: set[int] = set()
@@ -455,6 +458,7 @@ class JobTable:
             self._submit(job, task_range)
 
     def _submit(self, job: LiveJob, task_range: TaskRange) -> None:
+        self.packs.note(give_up_ms(job), job.id)
         limits = (job.priority, INF if job.walltime_ms is None else job.walltime_ms)
         self.draft.feed.submit(
             job, task_range.first, task_range.count, task_range.attempt, job.eligible_of(task_range), limits
