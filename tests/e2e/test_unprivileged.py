@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -68,3 +69,25 @@ def test_commands_enter_its_steps(live: HalOfNobody) -> None:
     ran = live.run("exec", "-i", job, "--", "sh", "-c", "id -u; cat; exit 7", text="typed")
     live.run("cancel", job)
     assert (ran.code, ran.out) == (7, f"{NOBODY}\ntyped"), ran.err
+
+
+@pytest.mark.parametrize("collect", [(), ("--collect", "result")])
+def test_a_job_that_closes_its_own_directory_leaves_nothing(
+    live: HalOfNobody, tmp_path: Path, collect: tuple[str, ...]
+) -> None:
+    """To its user, who is also HAL's: what is collected is collected, and the directory is removed."""
+    place = live.root / "shipped"
+    place.mkdir(exist_ok=True)
+    (place / "hello.txt").write_text("hello")
+    os.chown(place, NOBODY, NOBODY)
+    ship = ("--ship", str(place), *collect)
+    ran = live.run("submit", "--wait", *ship, "--", "sh", "-c", "echo 42 > result; chmod 0 .")
+    assert ran.code == 0, ran.err
+    if collect:
+        live.run("fetch", ran.out.split()[0], "--to", tmp_path / "got", check=True)
+        assert (tmp_path / "got" / "result").read_text() == "42\n"
+
+    def left() -> list[Path]:
+        return [one for one in live.root.glob("nodes/*/*work/*") if not one.name.startswith("ready.")]
+
+    until(lambda: not left(), f"these are left: {left()}")

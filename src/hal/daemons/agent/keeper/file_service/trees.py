@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import json
 import os
+import stat
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -152,6 +153,7 @@ class Trees:
         It gets another name first: by its own, the agent might give it to a step while it is removed.
         """
         trash = self._private / self._new_id()
+        _reopen(path)
         try:
             path.rename(trash)
         except FileNotFoundError:
@@ -168,6 +170,7 @@ class Trees:
             ConflictError: it is more, or the directory cannot be read.
         """
         order = {"patterns": list(patterns), "files": files, "size_bytes": size_bytes}
+        _reopen(self.directory_of(step))
         async with self._room, _worker(tree_packer.__file__, self.directory_of(step), account) as worker:
             assert worker.stdin is not None
             assert worker.stdout is not None
@@ -210,6 +213,15 @@ class Trees:
             if os.geteuid():  # a user may have closed directories of their own to themselves
                 await _run("chmod", "-R", "u+rwX", "--", str(path))
             await _run("rm", "-rf", "--one-file-system", "--", str(path))
+
+
+def _reopen(path: Path) -> None:
+    """A user whose HAL this is may have closed a step's directory to themselves: it could be neither read nor moved."""
+    if os.geteuid():
+        with contextlib.suppress(OSError):
+            mode = path.lstat().st_mode
+            if stat.S_ISDIR(mode) and stat.S_IMODE(mode) & 0o700 != 0o700:
+                path.chmod(0o700)
 
 
 @contextlib.asynccontextmanager
