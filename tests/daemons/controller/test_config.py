@@ -53,6 +53,12 @@ def test_queues_names_and_policies_are_read() -> None:
     assert with_addresses(config, "", "") == config
 
 
+def test_what_is_left_to_gpus_is_read_in_the_units_that_people_write() -> None:
+    """Two cores and 16 GiB for each."""
+    engine = read_config('[engine]\ngpu_reserve = { cpu = 2, memory = "16GiB" }').engine
+    assert engine.gpu_reserve == {"cpu": 2_000, "memory": 16 << 30}
+
+
 def test_retention_is_read_and_a_queue_takes_from_it_what_it_does_not_set() -> None:
     """0 is no limit; days are milliseconds."""
     retention = read_config(
@@ -84,6 +90,7 @@ def test_retention_is_read_and_a_queue_takes_from_it_what_it_does_not_set() -> N
         ("[retention]\nevents_count = -1", "retention.events_count: -1 is out of range"),
         ("[retention.queues.x]\noutputs_days = 99999", "retention.queues.x.outputs_days: 99999 is out of range"),
         ("[readers]\ndays = 1000000000000000", "readers.days: 1000000000000000 is out of range"),
+        ("[engine]\ngpu_reserve = {gpu = 1}", "engine.gpu_reserve: gpu cannot be reserved for GPUs"),
         ("[engine]\nreservations = 99999999999999999999", "engine.reservations: 99999999999999999999 is out of range"),
         ("[server]\nnode_certificate = '1s'", "server.node_certificate: 1s is out of range (between 10s and 825d"),
         ("[retention]\nattempts_per_task = 9", "retention.attempts_per_task: 9 is out of range (between 10 and"),

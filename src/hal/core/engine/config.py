@@ -53,6 +53,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
         falls.
     most_claims: waiting tasks for which work is being taken back, at once.
     gpu_parts: several jobs may share a GPU of a node that binds them. Read by who feeds nodes and classes, not here.
+    gpu_reserve: of cores and memory what work without GPUs must leave of a node for each of its GPUs, base units; {} =
+        nothing. Read by who feeds nodes and classes, too.
     levels: names of the topology's levels, widest first; () = no topology. Nodes say their domains in this order.
     compact: gangs that ask for no domain are placed in the smallest that holds them, and on few of the narrowest ones;
         False places them as without a topology.
@@ -79,5 +81,6 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     claim_patience_ms: int = 60_000
     most_claims: int = 1_000
     gpu_parts: bool = False
+    gpu_reserve: dict[str, int] = {}
     levels: tuple[str, ...] = ()
     compact: bool = True

@@ -17,6 +17,7 @@ from msgspec import Meta, Struct
 
 from hal.core.model.codec import convert, to_plain
 from hal.core.model.errors import SpecError, shown
+from hal.core.model.resources import Resources
 from hal.core.model.units import Duration, format_duration
 
 T = TypeVar("T", bound=Struct)
@@ -32,6 +33,7 @@ _TYPES: Final[dict[Any, str]] = {
     float: "number",
     bool: "true or false",
     Duration: "duration",
+    Resources: "table of amounts",
 }
 
 

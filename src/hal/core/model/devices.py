@@ -23,7 +23,12 @@ GPU_WHOLE: Final = "gpu-whole"
 `gpu`. Whole GPUs are asked of it."""
 GPU_PART: Final = "gpu-part"
 """The same: the most that is left of one GPU. Parts of GPUs are asked of it."""
-COUNTED_BESIDE: Final = frozenset({GPU_WHOLE, GPU_PART})
+BESIDE_GPUS: Final = {"cpu": "cpu-beside-gpus", "memory": "memory-beside-gpus"}
+"""What the engine counts beside these where work without GPUs must leave some of them to GPUs (`gpu_reserve`): what
+such work may use of a node. Only such work asks for it."""
+SHOWN_AS: Final = {GPU_WHOLE: GPU, GPU_PART: GPU, **{beside: name for name, beside in BESIDE_GPUS.items()}}
+"""Of what is only counted beside a resource: which one it is to people."""
+COUNTED_BESIDE: Final = frozenset(SHOWN_AS)
 """Nobody asks for these, and nobody is shown them."""
 LINKS: Final = ("NV", "XGMI")
 """How the words for links begin that make an island."""
@@ -186,6 +191,25 @@ def beside(milli: int) -> dict[str, int]:
     """What a request for GPUs asks for beside `gpu` where they may be shared."""
     whole, part = divmod(milli, WHOLE)
     return {name: amount for name, amount in ((GPU_WHOLE, whole * WHOLE), (GPU_PART, part)) if amount}
+
+
+def left_beside(capacity: Mapping[str, int], reserve: Mapping[str, int]) -> dict[str, int]:
+    """What work without GPUs may use of a node, of the resources in `reserve`: all but its part for each GPU.
+
+    Args:
+        reserve: amounts for each whole GPU.
+    """
+    gpus = capacity.get(GPU, 0)
+    return {
+        BESIDE_GPUS[name]: max(capacity.get(name, 0) - amount * gpus // WHOLE, 0) for name, amount in reserve.items()
+    }
+
+
+def asked_beside(request: Mapping[str, int], reserve: Mapping[str, int]) -> dict[str, int]:
+    """What a request asks for of what `left_beside` counts: nothing if it asks for GPUs."""
+    if request.get(GPU, 0):
+        return {}
+    return {BESIDE_GPUS[name]: request[name] for name in reserve if request.get(name, 0)}
 
 
 def withheld_beside(gpus: Sequence[GpuFacts], held: Iterable[HeldGpu]) -> dict[str, int]:

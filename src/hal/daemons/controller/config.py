@@ -35,6 +35,7 @@ from hal.daemons.controller.config_sections import (
     AUDIT,
     DEFAULT_CERTIFICATE_MS,
     DEFAULT_ORDER,
+    DEFAULT_PLACEMENT,
     DEFAULT_SERVICE_CERTIFICATE_MS,
     DEFAULT_SLICE_WORK,
     ENGINE,
@@ -72,7 +73,7 @@ NO_POLICY = policy_from_plain({})
 class Config(Struct, frozen=True, kw_only=True):
     """The configuration of a controller."""
 
-    engine: EngineConfig = EngineConfig(order=DEFAULT_ORDER, slice_work=DEFAULT_SLICE_WORK)
+    engine: EngineConfig = EngineConfig(order=DEFAULT_ORDER, placement=DEFAULT_PLACEMENT, slice_work=DEFAULT_SLICE_WORK)
     admit: tuple[str, ...] = ()
     """Rules for submissions, by name."""
     policy: Policy = NO_POLICY
@@ -160,6 +161,7 @@ def _config(file: Sections) -> Config:
             reservations=engine.reservations,
             slice_work=engine.slice_work,
             gpu_parts=engine.gpu_parts,
+            gpu_reserve=dict(engine.gpu_reserve),
             preempt=engine.preempt,
             filters=engine.filters,
             compact=topology.compact,

@@ -13,8 +13,9 @@ from typing import Annotated, Any, Final
 from msgspec import Meta, Struct
 
 from hal.core.engine.config import Backfill
-from hal.core.model import Duration, SpecError, StoreError
+from hal.core.model import Duration, Resources, SpecError, StoreError
 from hal.core.model.config_sections import Section, check_range, without_password
+from hal.core.model.devices import BESIDE_GPUS
 from hal.core.model.lease_times import LeaseTimes, check_lease_times
 from hal.core.model.node_address import check_patterns
 from hal.core.model.node_config import NODE
@@ -45,6 +46,7 @@ DEFAULT_SERVICE_CERTIFICATE_MS: Final = 86_400_000
 MIN_CERTIFICATE_MS: Final = 10_000
 MAX_CERTIFICATE_MS: Final = 825 * 86_400_000
 DEFAULT_ORDER: Final = "priority"
+DEFAULT_PLACEMENT: Final = "auto"
 DEFAULT_SLICE_WORK: Final = 30_000
 """Work of one slice of scheduling: 2 ms or so on one core, so that reports and requests are never kept waiting long."""
 MIN_SLICE_WORK: Final = 100
@@ -68,7 +70,7 @@ class EngineSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             description="choice of nodes: `auto`, `first-fit`, `best-fit`, `worst-fit`, `spread`, `dot-product`, "
             "`gpu-packing`, or a policy; see docs/placement.md"
         ),
-    ] = "auto"
+    ] = DEFAULT_PLACEMENT
     backfill: Annotated[Backfill, Meta(description="who may pass a waiting job; see docs/backfill.md")] = Backfill.EASY
     reservations: Annotated[
         int, Meta(description="under `top-k`: jobs with a reservation for each set of competing nodes")
@@ -81,6 +83,10 @@ class EngineSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         tuple[str, ...], Meta(description="names of filters from other packages; a node must pass all of them")
     ] = ()
     gpu_parts: Annotated[bool, Meta(description="several jobs may share a GPU of a node that binds them")] = False
+    gpu_reserve: Annotated[
+        Resources,
+        Meta(description="cpu and memory of a node that work without GPUs must leave for each of its GPUs"),
+    ] = Resources()
     admit: Annotated[
         tuple[str, ...], Meta(description="names of submission rules from other packages, in the order of their use")
     ] = ()
@@ -93,6 +99,11 @@ def check_engine(section: EngineSection) -> None:
     """
     check_range("engine.slice_work", section.slice_work, MIN_SLICE_WORK, MAX_SLICE_WORK)
     check_range("engine.reservations", section.reservations, 1, MAX_RESERVATIONS)
+    wrong = [name for name in section.gpu_reserve if name not in BESIDE_GPUS]
+    if wrong:
+        raise SpecError(
+            f"engine.gpu_reserve: {wrong[0]} cannot be reserved for GPUs", hint=f"name {' or '.join(BESIDE_GPUS)}"
+        )
     if len(section.admit) > MAX_RULES:
         raise SpecError(f"engine.admit: {len(section.admit)} rules", hint=f"at most {MAX_RULES}")
 

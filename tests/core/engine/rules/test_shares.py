@@ -344,6 +344,21 @@ def test_dominant_charge_counts_the_largest_part() -> None:
     assert ada.units == pytest.approx(10.0)
 
 
+def test_what_is_counted_beside_a_resource_is_charged_with_it_alone() -> None:
+    """A quarter of the GPUs, in parts: the node has one amount of what is left of one GPU, and that is not all GPUs."""
+    policy = Policy(fairshare=FairShare(dominant=True, charge={"cpu": 1.0, "gpu": 1.0}))
+    state, _sink, scheduler = cluster(policy, cpus=8)
+    capacity = {"cpu": 8, "gpu": 4_000, "gpu-whole": 4_000, "gpu-part": 1_000, "cpu-beside-gpus": 1}
+    scheduler.feed(NodesChanged((NodeSpec("g", capacity),), removed=tuple(state.nodes.by_name)))
+    rows = submit_rows(1)
+    rows["job"], rows["walltime_ms"] = 1, 10_000
+    request = {"gpu": 1_000, "gpu-part": 1_000, "cpu-beside-gpus": 1}
+    scheduler.feed(JobsSubmitted(rows, (ClassSpec(request),), (OwnerSpec(user="ada"),)))
+    scheduler.run(0)
+    (ada,) = [row for row in share_rows(state) if row.user == "ada"]
+    assert ada.units == pytest.approx(2.5)
+
+
 def test_the_whole_cluster_has_had_all_that_was_used() -> None:
     """Nothing of nothing before the first job starts, all of it afterwards; its siblings are nobody."""
     state, _sink, scheduler = cluster(Policy(), cpus=1)

@@ -15,6 +15,7 @@ from hal.core.engine.classes import ClassSpec
 from hal.core.engine.state import State
 from hal.core.engine.why.foresight import admitted, together
 from hal.core.kernels.structures import layout as L
+from hal.core.model.devices import COUNTED_BESIDE
 from hal.core.model.facts import GPUS_LABEL, SANDBOX_LABEL
 from hal.core.model.offer import Offer
 from hal.core.model.taint import untolerated
@@ -87,7 +88,8 @@ def never_fits(
         elif any(part.key == GPUS_LABEL for part in spec.constraints):
             mend = "ask for whole GPUs, or let several jobs share one: `gpu_parts = true` under [engine] of hal.toml"
     elif not short.largest:
-        there = [state.nodes.resources[at] for at in np.flatnonzero(state.nodes.capacity.any(axis=0)).tolist()]
+        named = [state.nodes.resources[at] for at in np.flatnonzero(state.nodes.capacity.any(axis=0)).tolist()]
+        there = [name for name in named if name not in COUNTED_BESIDE]
         until = f"a node with {short.resource}" if one else f"enough nodes with {short.resource}"
         mend = f"nodes have {', '.join(there[:MAX_RESOURCES_NAMED])}, and no {short.resource}; `hal nodes` lists them"
     else:

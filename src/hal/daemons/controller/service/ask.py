@@ -18,7 +18,7 @@ from hal.core.engine.classes import ClassSpec
 from hal.core.engine.events import INF
 from hal.core.engine.why.wants import ClassWants, Reserved, Wants
 from hal.core.model import OverloadedError
-from hal.core.model.devices import COUNTED_BESIDE, GPU
+from hal.core.model.devices import COUNTED_BESIDE, SHOWN_AS
 from hal.core.model.facts import GPUS_LABEL
 from hal.daemons.controller.service.parts import Parts
 
@@ -265,7 +265,7 @@ def _fixed(spec: ClassSpec) -> dict[str, object]:
 def _waiting(one: ClassWants) -> Struct:
     return _Waiting(
         one.jobs, one.tasks, one.queues, one.more_queues, one.users, one.more_users, str(one.head), one.head_since_ms,
-        one.short, GPU if one.resource in COUNTED_BESIDE else one.resource, one.short_by, one.fits_now, one.fits_ever,
+        one.short, SHOWN_AS.get(one.resource, one.resource), one.short_by, one.fits_now, one.fits_ever,
     )  # fmt: skip
 
 

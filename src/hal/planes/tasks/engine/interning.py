@@ -6,11 +6,13 @@ until a new class or owner appears.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final
 
 from hal.core.engine.classes import ClassSpec, Match, OwnerSpec, Requirement
 from hal.core.model import JobSpec, Resources
-from hal.core.model.devices import GPU, WHOLE, beside
+from hal.core.model.devices import GPU, WHOLE, asked_beside, beside
 from hal.core.model.facts import GPUS_LABEL, NODE_LABEL, SANDBOX_LABEL, WHOLE_GPUS
 from hal.core.model.job import Constraint, Operator
 from hal.core.model.policy_scope import Owner
@@ -19,6 +21,7 @@ from hal.core.model.topology.packing import packed_level
 MAX_INTERNED = 4_096
 """Classes (and owners) kept; when more are seen, the table starts again from those of the next events."""
 
+EMPTY: Final[Mapping[str, int]] = MappingProxyType({})
 NOT_WHOLE: Final = Requirement(GPUS_LABEL, Match.NOT_IN, (WHOLE_GPUS,))
 """Of what asks for parts of GPUs: not on nodes that give whole ones only, and whole ones with a part nowhere there."""
 _SANDBOXES: Final = (Constraint(SANDBOX_LABEL, Operator.EXISTS),)
@@ -37,11 +40,13 @@ def requirements(constraints: tuple[Constraint, ...]) -> tuple[Requirement, ...]
 class Interning:
     """Shared values for equal requests and owners."""
 
-    def __init__(self, *, gpu_parts: bool = False) -> None:
+    def __init__(self, *, gpu_parts: bool = False, gpu_reserve: Mapping[str, int] = EMPTY) -> None:
         """Args:
         gpu_parts: several jobs may share a GPU of a node that binds them.
+        gpu_reserve: what work without GPUs must leave for each GPU of a node.
         """
         self._gpu_parts = gpu_parts
+        self._gpu_reserve = gpu_reserve
         self._class_of: dict[ClassKey, ClassSpec] = {}
         self._owner_of: dict[Owner, OwnerSpec] = {}
         self._class_index: dict[int, int] = {}
@@ -73,6 +78,8 @@ class Interning:
                     rules += (NOT_WHOLE,)
                 if self._gpu_parts:
                     request |= beside(gpus)
+            elif self._gpu_reserve:
+                request |= asked_beside(request, self._gpu_reserve)
             found = self._class_of[key] = ClassSpec(
                 request, spec.nodes, rules, spec.booking, dict(licences), within, spec.tolerate
             )

@@ -5,13 +5,14 @@ Pure.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from msgspec.structs import replace
 
 from hal.core.engine.events import Health, NodeSpec
 from hal.core.model import NodeState
-from hal.core.model.devices import GPU, GPU_PART, GPU_WHOLE, WHOLE
+from hal.core.model.devices import GPU, GPU_PART, GPU_WHOLE, WHOLE, left_beside
 from hal.core.model.facts import GPUS_LABEL, WHOLE_GPUS
 from hal.core.model.states import AWAY_NODE_STATES
 from hal.core.model.topology.tree import Topology
@@ -44,9 +45,13 @@ _HEALTH: Final = {
 """The states as the engine knows them; to it, every other state is down."""
 
 
-def node_spec(row: NodeRow, gpus: GpuBook, topology: Topology | None) -> NodeSpec:
+def node_spec(row: NodeRow, gpus: GpuBook, topology: Topology | None, reserve: Mapping[str, int]) -> NodeSpec:
     """The node as the engine knows it: with what is held of its GPUs now, and the domains of the topology that it is
-    in, which its labels may say."""
+    in, which its labels may say.
+
+    Args:
+        reserve: what work without GPUs must leave for each of its GPUs.
+    """
     capacity, labels, withheld = row.capacity, row.labels, {}
     if capacity.get(GPU, 0):
         bound = gpus.gpus_of(row)
@@ -56,6 +61,8 @@ def node_spec(row: NodeRow, gpus: GpuBook, topology: Topology | None) -> NodeSpe
             amount = capacity[GPU]
             capacity = capacity | {GPU_WHOLE: amount, GPU_PART: WHOLE if bound else amount}
             withheld = gpus.withheld(row)
+    if reserve:
+        capacity = capacity | left_beside(row.capacity, reserve)
     domains = () if topology is None else topology.domains_of(row.name, row.labels)
     health = _HEALTH.get(row.state, Health.DOWN)
     return NodeSpec(row.name, capacity, labels, health, withheld, domains, row.about.taints)

@@ -30,7 +30,7 @@ from hal.core.model import (
     StepId,
     TaskState,
 )
-from hal.core.model.devices import GPU, GPU_PART, GPU_WHOLE, WHOLE
+from hal.core.model.devices import GPU, GPU_PART, GPU_WHOLE, WHOLE, left_beside
 from hal.core.model.offer import Offer
 from hal.core.model.policy import Policy
 from hal.core.model.policy_scope import Owner
@@ -83,7 +83,7 @@ class JobTable:
         self.reshaped: set[int] = set()
         """Jobs of which attempts run that the engine knows in another class or under another owner than what waits."""
         """Those of the policy that holds now."""
-        self.interning = Interning(gpu_parts=config.gpu_parts)
+        self.interning = Interning(gpu_parts=config.gpu_parts, gpu_reserve=config.gpu_reserve)
         self.jobs = JobsById(self._from_columns, self.pending_limits.left_columns)
         self.dependants: dict[int, set[int]] = {}
         """Jobs that wait and name this one; their own `waits` say how."""
@@ -288,7 +288,7 @@ class JobTable:
 
     def node_spec(self, row: NodeRow) -> NodeSpec:
         """The node as the engine knows it now."""
-        return node_spec(row, self.gpus, self.topology)
+        return node_spec(row, self.gpus, self.topology, self._config.gpu_reserve)
 
     def set_node(self, name: str, row: NodeRow | None) -> None:
         """Set the node as it is from now on; None: forget it."""
@@ -322,9 +322,13 @@ class JobTable:
     @property
     def offers_of_engine(self) -> tuple[Offer, ...]:
         """The same as the engine knows them: with what it counts beside GPUs."""
-        if not self.gpus.parts:
-            return self.offers_by_name
-        return tuple(map(_with_parts, self.offers_by_name))
+        offers = self.offers_by_name
+        if self.gpus.parts:
+            offers = tuple(map(_with_parts, offers))
+        reserve = self._config.gpu_reserve
+        if not reserve:
+            return offers
+        return tuple(replace(one, resources=one.resources | left_beside(one.resources, reserve)) for one in offers)
 
     def feed_shared_gpus(self) -> None:
         """Tell the engine what is left of the GPUs of nodes on which some are shared, where that has changed."""
