@@ -67,7 +67,7 @@ class EngineSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     placement: Annotated[
         str,
         Meta(
-            description="choice of nodes: `auto`, `first-fit`, `best-fit`, `worst-fit`, `spread`, `dot-product`, "
+            description="choice of nodes: `auto`, `first-fit`, `best-fit`, `worst-fit`, `least-loaded`, `dot-product`, "
             "`gpu-packing`, or a policy; see docs/placement.md"
         ),
     ] = DEFAULT_PLACEMENT

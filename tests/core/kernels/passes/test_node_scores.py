@@ -14,6 +14,7 @@ from hal.core.engine import apply, cycle, new_state
 from hal.core.engine.classes import ClassSpec, OwnerSpec
 from hal.core.engine.config import EngineConfig
 from hal.core.engine.events import INF, ConfigChanged, JobsSubmitted, NodesChanged, NodeSpec, PlanAssumed, submit_rows
+from hal.core.engine.policies import PLACEMENT_KERNELS
 from hal.core.engine.state import State
 from tests.examples import examples
 
@@ -49,7 +50,7 @@ def worst_fit(free: Amounts, asked: Amounts, capacity: Amounts) -> Fraction:
     return 1 - tightest(free, asked, capacity)
 
 
-def spread(free: Amounts, asked: Amounts, capacity: Amounts) -> Fraction:
+def least_loaded(free: Amounts, asked: Amounts, capacity: Amounts) -> Fraction:
     left = shares(free, asked, capacity)
     return sum(left.values(), Fraction()) / len(left)
 
@@ -70,7 +71,7 @@ def gpu_packing(free: Amounts, asked: Amounts, capacity: Amounts) -> Fraction:
 PLACEMENTS: dict[str, Score] = {
     "best-fit": tightest,
     "worst-fit": worst_fit,
-    "spread": spread,
+    "least-loaded": least_loaded,
     "dot-product": dot_product,
     "gpu-packing": gpu_packing,
 }
@@ -173,6 +174,11 @@ def test_another_placement_holds_from_the_next_pass_on() -> None:
     state = cluster("gpu-packing", ({"cpu": 4_000, "gpu": 1_000}, {"cpu": 4_000}))
     submit(state, 1, {"cpu": 1_000})
     assert started_on(state) == [1]
-    apply(state, ConfigChanged(EngineConfig(placement="spread")))
+    apply(state, ConfigChanged(EngineConfig(placement="least-loaded")))
     submit(state, 2, {"cpu": 1_000})
     assert started_on(state) == [0]
+
+
+def test_the_names_that_plugins_have_in_the_documents_are_free() -> None:
+    """A built-in of the name of somebody's plugin would keep HAL from starting: the example's `spread` is not taken."""
+    assert not {"spread", "cheapest"} & set(PLACEMENT_KERNELS)

@@ -42,13 +42,13 @@ PLACEMENT_KERNELS: Final = {
     "first-fit": PLACE_FIRST,
     "best-fit": PLACE_BEST,
     "worst-fit": PLACE_WORST,
-    "spread": PLACE_SPREAD,
+    "least-loaded": PLACE_SPREAD,
     "dot-product": PLACE_DOT,
     "gpu-packing": PLACE_GPU,
 }
 """first-fit: lowest row. best-fit: the row left with the least spare of its tightest wanted resource. worst-fit: with
-the most. spread: the row of which the largest share is left. dot-product: whose free amounts are most like the request.
-gpu-packing: see `node_scores`. auto: gpu-packing where some node has GPUs, else first-fit."""
+the most. least-loaded: the row of which the largest share is left. dot-product: whose free amounts are most like the
+request. gpu-packing: see `node_scores`. auto: gpu-packing where some node has GPUs, else first-fit."""
 LEAST_LOST: Final = "least-lost"
 PREEMPT_KERNELS: Final = {LEAST_LOST: 0}
 """least-lost: an attempt costs the time since it started, times what it holds (see `victims.lost`)."""
