@@ -261,7 +261,7 @@ def test_an_example_spec_is_well_formed(name: str) -> None:
 @pytest.mark.slow
 def test_the_example_of_topologies_works(own_hal: LiveHal, tmp_path: Path) -> None:
     """docs/topology.md: a job on one of two racks; a node of the file is not there yet. Then six nodes, and jobs that
-    are within one rack, or wait for one."""
+    are within one rack, or wait for one; at last one that waits for it for some time only."""
     out = run_page("docs/topology.md", own_hal, tmp_path)
     drawn = [" ".join(line.split()) for line in out.splitlines()]
     assert "├─ r1 rack 2/2 1 2/4 100MiB/200MiB - 1 n[1-2]" in drawn
@@ -270,3 +270,5 @@ def test_the_example_of_topologies_works(own_hal: LiveHal, tmp_path: Path) -> No
     assert json.loads((tmp_path / "topology.json").read_text())["missing_nodes"] == "n4"
     assert any(re.fullmatch(r"\d+ n\[3-4\]", line) for line in drawn), out
     assert "at most 1 of one rack" in out
+    assert "It waits up to 30m for one rack, then for nodes anywhere (in 29m" in " ".join(out.split())
+    assert any(re.fullmatch(r"\d+ n\[2,4\]", line) for line in drawn), out

@@ -75,6 +75,18 @@ def test_within_a_level_jobs_wait_for_one_domain_and_larger_ones_are_left_out(
     assert one["max_wait_s"] == 49
 
 
+def test_a_job_that_is_packed_waits_for_one_domain_for_its_time_and_then_starts_anywhere(
+    capsys: pytest.CaptureFixture[str], log: str, site: str
+) -> None:
+    """The third job gives up at 2 + 20 s, when it would have waited for 49; the largest, of three nodes, is left in and
+    waits as long. With more time than any job needs, those that a rack holds start as within it."""
+    common = (log, "--topology", site, "--cpus-per-node", "1", "--policy", "easy", "--check")
+    (short,) = figures(capsys, *common, "--pack", "rack:20s").values()
+    assert (short["skipped"], short["max_wait_s"], short["gangs"]["starts"]) == (0, 20, 3)
+    (long,) = figures(capsys, *common, "--pack", "rack:49s").values()
+    assert (long["gangs"]["starts"], long["max_wait_s"]) == (3, 49)
+
+
 def test_whole_policies_are_compared_on_the_same_nodes(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, log: str, site: str
 ) -> None:
@@ -110,6 +122,13 @@ def test_slurms_file_is_read_as_it_is(capsys: pytest.CaptureFixture[str], tmp_pa
     [
         (("--within", "rack"), "--within needs --topology"),
         (("--placement", "compact"), "--placement needs --topology"),
+        (("--pack", "rack:5m"), "--pack needs --topology"),
+        (("--topology", "SITE", "--cpus-per-node", "1", "--pack", "rack"), "pack: 'rack' says no time"),
+        (("--topology", "SITE", "--cpus-per-node", "1", "--pack", "rack:5ms"), "pack: 'rack:5ms' has no whole seconds"),
+        (
+            ("--topology", "SITE", "--cpus-per-node", "1", "--pack", "rack:5m", "--within", "rack"),
+            "--pack and --within cannot be combined",
+        ),
         (("--topology", "SITE"), "--topology needs --cpus-per-node"),
         (("--topology", "SITE", "--cpus-per-node", "1", "--nodes", "4"), "--nodes and --topology cannot be combined"),
         (("--topology", "SITE", "--cpus-per-node", "1", "--placement", "tight"), "unknown placement 'tight'"),

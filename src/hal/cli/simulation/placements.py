@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from hal.cli.simulation.policy_names import MAX_POLICIES, Entry
+from hal.core.model.errors import SpecError, shown
+from hal.core.model.topology.packing import packing_of
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -41,16 +43,20 @@ def read_placements(text: str | None) -> tuple[str, ...]:
     return names
 
 
-def machine_of(file: Path, cpus_per_node: int, within: str | None) -> Machine:
+def machine_of(file: Path, cpus_per_node: int, within: str | None, pack: str | None) -> Machine:
     """The nodes that a file of a topology names.
 
     Raises:
-        SpecError: it cannot be read, there is a mistake in it, it names no node, or has no such level.
+        SpecError: it cannot be read, there is a mistake in it, it names no node, or has no such level; or `pack` is not
+            LEVEL:TIME in whole seconds.
     """
     from hal.daemons.twin.machine import Machine
     from hal.runtime.topology_file import read_topology
 
-    return Machine.of_topology(read_topology(Path.cwd(), str(file)), cpus_per_node, within or "")
+    level, pack_ms = packing_of(pack) if pack is not None else (within or "", 0)
+    if pack_ms % 1_000:
+        raise SpecError(f"pack: '{shown(str(pack))}' has no whole seconds", hint="logs know nothing finer")
+    return Machine.of_topology(read_topology(Path.cwd(), str(file)), cpus_per_node, level, pack_ms)
 
 
 def entries_with(entries: Sequence[Entry], placements: tuple[str, ...]) -> list[Entry]:

@@ -74,6 +74,11 @@ def _plot_file(ctx: click.Context, param: click.Parameter, path: Path | None) ->
     "--within", metavar="LEVEL", help="With --topology: each job within one domain of this level, such as rack."
 )
 @click.option(
+    "--pack",
+    metavar="LEVEL:TIME",
+    help="With --topology: the same, until the job has waited for TIME; then it starts anywhere.",
+)
+@click.option(
     "--placement",
     metavar="P,…",
     help="With --topology: compact, first-fit, or both to compare them (default: as each policy says).",
@@ -127,6 +132,7 @@ def simulate(
     cpus_per_node: int | None,
     topology: Path | None,
     within: str | None,
+    pack: str | None,
     placement: str | None,
     by_user: bool,
     configs: tuple[str, ...],
@@ -146,7 +152,9 @@ def simulate(
     """
     if not 0.0 < scale_arrivals < float("inf"):
         raise click.BadParameter("it must be a positive number", param_hint="--scale-arrivals")
-    _check_machine(nodes, cpus_per_node, topology, within, placement)
+    _check_machine(nodes, cpus_per_node, topology, {"--within": within, "--pack": pack, "--placement": placement})
+    if pack is not None and (within is not None or configs):
+        raise click.UsageError(f"--pack and {'--within' if within is not None else '--config'} cannot be combined")
     from hal.cli.simulation.policy_names import read_policies
 
     placements = read_placements(placement)
@@ -166,7 +174,7 @@ def simulate(
     stdin = log == "-"
     read = read_log("standard input" if stdin else log, sys.stdin.buffer if stdin else None)
     if topology is not None and cpus_per_node is not None:
-        machine = machine_of(topology, cpus_per_node, within)
+        machine = machine_of(topology, cpus_per_node, within, pack)
     elif nodes is not None and cpus_per_node is not None:
         machine = Machine(nodes, cpus_per_node)
     elif read.machine_procs is not None:
@@ -201,17 +209,19 @@ def simulate(
 
 
 def _check_machine(
-    nodes: int | None, cpus_per_node: int | None, topology: Path | None, within: str | None, placement: str | None
+    nodes: int | None, cpus_per_node: int | None, topology: Path | None, placed: dict[str, str | None]
 ) -> None:
     """Refuse options of the machine that do not go together.
 
+    Args:
+        placed: options, by name, that say where in a topology jobs are.
     Raises:
         click.UsageError: there are some.
     """
     if topology is None:
         if (nodes is None) != (cpus_per_node is None):
             raise click.UsageError("--nodes and --cpus-per-node belong together: give both, or neither for one pool")
-        for name, value in (("--within", within), ("--placement", placement)):
+        for name, value in placed.items():
             if value is not None:
                 raise click.UsageError(f"{name} needs --topology, which says where nodes are")
         return

@@ -31,13 +31,15 @@ class Machine:
     """`nodes` equal nodes of `cpus_per_node` processors; one node is 'the pool'.
 
     topology: in which domains its nodes are, which then are those that it names. within: level of it of which one
-    domain has all nodes of a job; '': anywhere.
+    domain has all nodes of a job; '': anywhere. pack_ms: how long a job waits for that, and then starts anywhere; 0: as
+    long as it takes.
     """
 
     nodes: int
     cpus_per_node: int
     topology: Topology | None = None
     within: str = ""
+    pack_ms: int = 0
 
     @classmethod
     def pool(cls, procs: int) -> Machine:
@@ -45,7 +47,7 @@ class Machine:
         return cls(nodes=1, cpus_per_node=procs)
 
     @classmethod
-    def of_topology(cls, topology: Topology, cpus_per_node: int, within: str = "") -> Machine:
+    def of_topology(cls, topology: Topology, cpus_per_node: int, within: str = "", pack_ms: int = 0) -> Machine:
         """Return the nodes that a topology names, so many processors each.
 
         Raises:
@@ -55,7 +57,7 @@ class Machine:
             raise SpecError("the topology names no node", hint="labels of nodes say nothing of the nodes of a log")
         if within:
             topology.level_index(within)
-        return cls(len(topology.places), cpus_per_node, topology, within)
+        return cls(len(topology.places), cpus_per_node, topology, within, pack_ms)
 
     @property
     def node_names(self) -> list[str]:
@@ -67,7 +69,7 @@ class Machine:
     @property
     def job_procs(self) -> int:
         """Processors of the largest job that it can hold: all, or those of the largest domain that jobs are within."""
-        if self.topology is None or not self.within:
+        if self.topology is None or not self.within or self.pack_ms:
             return self.procs
         level = self.topology.level_index(self.within)
         found = Counter(self.topology.domains_of(name, {})[level] for name in self.topology.places)

@@ -36,6 +36,7 @@ from hal.core.model.errors import InternalError
 from hal.daemons.twin.gang_domains import GangDomains, GangFigures
 from hal.daemons.twin.machine import Machine, reservations_of
 from hal.daemons.twin.metrics import Metrics, judge, judge_by_user
+from hal.daemons.twin.pack_waits import PackWaits
 from hal.daemons.twin.swf import Workload
 
 IntArray = NDArray[np.int64]
@@ -127,6 +128,7 @@ def replay(
     gangs = GangDomains(machine)
     apply(state, NodesChanged(nodes=node_specs(machine)))
     submits, classes = _submits(workload, machine, clairvoyant)
+    packs = PackWaits(submits, machine.pack_ms, _later(classes))
     owners = (OwnerSpec(),)
     ends = _ends(jobs)
     next_group = _next_groups(workload.submit_s).tolist()
@@ -138,11 +140,17 @@ def replay(
     ending: dict[int, list[int]] = {}
     end_times: list[int] = [INF]
     arrived = ended = cycles = idle_wakes = peak_live = 0
+
+    def has_started(index: int) -> bool:
+        return start_ms[index + 1] >= 0
+
     wake_ms = INF
     while ended < jobs:
         now = submit_ms[arrived]
         if end_times[0] < now:
             now = end_times[0]
+        give_up_ms = packs.next_ms(has_started)
+        now = min(now, give_up_ms)
         if wake_ms < now:
             now = min(now, -(-wake_ms // _MILLI) * _MILLI)
             idle_wakes += 1
@@ -160,6 +168,10 @@ def replay(
                 apply(state, AttemptsEnded(ends[numbers[0] - 1 : numbers[0]]))
             else:
                 apply(state, AttemptsEnded(ends[[number - 1 for number in numbers]]))
+        if give_up_ms <= now < INF:
+            withdrawn, again = packs.give_up(now, has_started)
+            apply(state, withdrawn)
+            apply(state, JobsSubmitted(again, classes, owners))
         if submit_ms[arrived] == now:
             until = next_group[arrived]
             apply(state, JobsSubmitted(submits[arrived:until], classes, owners))
@@ -252,6 +264,8 @@ def _submits(workload: Workload, machine: Machine, clairvoyant: bool) -> tuple[S
     for procs in sizes.tolist():
         nodes, cpus = machine.shape_of(procs)
         classes.append(ClassSpec({"cpu": cpus * _MILLI}, nodes=nodes, within=machine.within_of(nodes)))
+    if machine.pack_ms:
+        classes += [replace(spec, within="") for spec in classes if spec.within]
     rows = submit_rows(workload.jobs)
     rows["job"] = np.arange(1, workload.jobs + 1)
     rows["class_index"] = class_index
@@ -260,6 +274,13 @@ def _submits(workload: Workload, machine: Machine, clairvoyant: bool) -> tuple[S
     rows["walltime_ms"] = workload.limit_s * _MILLI
     rows["planned_ms"] = (workload.run_s if clairvoyant else workload.limit_s) * _MILLI
     return rows, tuple(classes)
+
+
+def _later(classes: tuple[ClassSpec, ...]) -> IntArray:
+    """By class: the index of the same without a level, which is its own where there is none."""
+    of = {(tuple(spec.request.items()), spec.nodes, spec.within): index for index, spec in enumerate(classes)}
+    anywhere = [(tuple(spec.request.items()), spec.nodes, "") for spec in classes]
+    return np.array([of.get(key, index) for index, key in enumerate(anywhere)], np.int64)
 
 
 def _ends(jobs: int) -> EndRows:
