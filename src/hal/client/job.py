@@ -19,7 +19,7 @@ from hal.client.job_handle import SyncJobHandle
 from hal.client.progress_line import ProgressLine
 from hal.client.rest import calls
 from hal.client.rest.outcome import error_of
-from hal.client.rest.views import JobInfo, LogPart, Outcome, TaskInfo, TaskOutput, UpdatedInfo, WhyInfo
+from hal.client.rest.views import JobInfo, LogPart, Outcome, ScoresInfo, TaskInfo, TaskOutput, UpdatedInfo, WhyInfo
 
 if TYPE_CHECKING:
     from hal.client.flows.shipping import Fetched
@@ -228,6 +228,14 @@ class Job(SyncJobHandle):
     def why(self) -> WhyInfo:
         """Ask why it has not started, and what would help."""
         return self.client.call(calls.why(self.id))
+
+    def scores(self, limit: int = 10) -> ScoresInfo:
+        """Ask which nodes that have room now are the best for its next task, and how each is scored.
+
+        Raises:
+            ConflictError: none of its tasks waits.
+        """
+        return self.client.call(calls.scores(self.id, limit))
 
     def tasks(
         self, state: str | Sequence[str] = "", *, tasks: str = "", limit: int | None = None

@@ -149,6 +149,20 @@ def test_why_shows_the_numbers_and_what_helps(serve: Serve, hal: Hal) -> None:
     assert "would help: ask for 1 cpu" in out
 
 
+def test_why_lists_the_best_nodes_with_each_score(serve: Serve, hal: Hal) -> None:
+    """The one in force first, then those of others."""
+    terms = {"best-fit": 0.25, "least-loaded": 0.75}
+    scores = {"job": "42", "placement": "gpu-packing", "fits": 7, "nodes": [
+        {"node": "n2", "score": 0.4375, "terms": terms}, {"node": "n5", "score": 0.4, "terms": terms},
+    ]}  # fmt: skip
+    serve(lambda asked: as_json(scores if "/scores" in asked.path else {"id": "42", "state": "pending"}))
+    said, head, first, second = hal("why", "42", "--score").out.splitlines()
+    assert said == "placement gpu-packing: 7 nodes have room now"
+    assert columns(head) == ["NODE", "SCORE", "BEST-FIT", "LEAST-LOADED"]
+    assert columns(first) == ["n2", "0.438", "0.250", "0.750"]
+    assert columns(second)[:2] == ["n5", "0.400"]
+
+
 def test_show_lists_attempts_of_a_single_task(serve: Serve, hal: Hal) -> None:
     """A retried task: the first try was ended by SIGKILL, the second succeeded."""
     attempts = [

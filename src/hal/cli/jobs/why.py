@@ -10,7 +10,7 @@ from hal.cli.kit.command import command, pass_screen
 from hal.cli.kit.screen import Screen
 
 if TYPE_CHECKING:
-    from hal.client.rest.views import TaskInfo, WhyInfo
+    from hal.client.rest.views import ScoresInfo, TaskInfo, WhyInfo
 
 WAITING = ("pending", "held", "suspended")
 """States of a task to which its job's answer applies."""
@@ -23,11 +23,13 @@ WAITING = ("pending", "held", "suspended")
     hal why 42
     hal why 42.7
     hal why 42 -o json
+    hal why 42 --score
     """,
 )
 @click.argument("job", metavar="JOB[.TASK]")
+@click.option("--score", is_flag=True, help="Instead: the best nodes that have room for it now, with their scores.")
 @pass_screen
-def why(screen: Screen, job: str) -> None:
+def why(screen: Screen, job: str, score: bool) -> None:
     """Shows what it waits for, when it is forecast to start, and the smallest change that would help.
 
     For an array, the answer is about its first pending task.
@@ -36,8 +38,24 @@ def why(screen: Screen, job: str) -> None:
 
     number, task = parse_task_ref(job)
     found = screen.client.job(number)
+    if score:
+        scores = found.scores()
+        screen.show(scores, lambda: _scored(screen, scores))
+        return
     answer = (None if task is None else _does_not_wait(found.task(task))) or found.why()
     screen.show(answer, lambda: _render(screen, answer))
+
+
+def _scored(screen: Screen, scores: ScoresInfo) -> None:
+    room = "1 node has room" if scores.fits == 1 else f"{scores.fits or 'no'} nodes have room"
+    screen.line(f"placement {scores.placement}: {room} now")
+    if scores.nodes:
+        terms = list(scores.nodes[0].terms)
+        rows = [
+            (one.node, *(f"{value:.3f}" for value in (one.score, *(one.terms.get(term, 0.0) for term in terms))))
+            for one in scores.nodes
+        ]
+        screen.table(("NODE", "SCORE", *(term.upper() for term in terms)), rows)
 
 
 def _does_not_wait(task: TaskInfo) -> WhyInfo | None:

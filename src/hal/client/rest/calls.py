@@ -27,6 +27,7 @@ from hal.client.rest.views import (
     Outcome,
     PriorityInfo,
     QueueInfo,
+    ScoresInfo,
     ShareInfo,
     TaskInfo,
     UpdatedInfo,
@@ -229,6 +230,11 @@ def eviction(mode: str, reason: str, within: str) -> dict[str, str]:
 def why(job_id: str) -> Call[WhyInfo]:
     """GET /v1/jobs/{id}/why"""
     return Call(get(f"/v1/jobs/{_part(job_id)}/why"), reader(WhyInfo))
+
+
+def scores(job_id: str, limit: int) -> Call[ScoresInfo]:
+    """GET /v1/jobs/{id}/scores"""
+    return Call(get(f"/v1/jobs/{_part(job_id)}/scores?limit={limit}"), reader(ScoresInfo))
 
 
 def log(

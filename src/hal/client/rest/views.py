@@ -268,6 +268,27 @@ class WhyInfo(Findings, frozen=True, kw_only=True):
     state: str = ""
 
 
+class NodeScoreInfo(View, frozen=True, kw_only=True):
+    """A node that has room for a task of the job now."""
+
+    node: str
+    score: float = 0.0
+    """From 0 to 1, by the placement in force; 0 where that is first-fit."""
+    terms: dict[str, float] = {}
+    """The scores that built-in placements would give it, by their names."""
+
+
+class ScoresInfo(View, frozen=True, kw_only=True):
+    """The best nodes for a job now, as its placement scores them."""
+
+    job: str
+    placement: str = ""
+    """In force; what `auto` means now."""
+    fits: int = 0
+    """Nodes that have room for a task now; reservations and bookings are not looked at."""
+    nodes: list[NodeScoreInfo] = []
+
+
 class Outcome(View, frozen=True, kw_only=True):
     """What became of one id in a request that named several."""
 

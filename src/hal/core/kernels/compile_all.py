@@ -15,6 +15,7 @@ import numpy as np
 from hal.core.engine.rules.configuration import new_state
 from hal.core.engine.state import NO_KEYS
 from hal.core.kernels.nodes.rows import count_node, recount
+from hal.core.kernels.passes.node_scores import WEIGHED, weigh
 from hal.core.kernels.rules.ledgers import recharge
 from hal.core.kernels.rules.shares import rebase_shares, renew_factors, renew_offsets
 from hal.core.kernels.structures.jit import bind
@@ -27,7 +28,7 @@ SHARES: Final = (
     ("conservative", "learn", "note", "cancel", "ready", "resumable", "seek", "lender"),
 )
 """All kernels in two parts that take about as long to compile: an install step on two cores runs a process for each."""
-STEPS: Final = sum(map(len, SHARES)) + 11
+STEPS: Final = sum(map(len, SHARES)) + 12
 """Lines that `compile_all` reports when it compiles both."""
 
 
@@ -48,6 +49,7 @@ def _compile_all(report: Callable[[str], None] | None, share: int | None) -> Non
     for kernel, arguments in (
         (recount, (s.at, 0, 0)),
         (count_node, (s.at, 0, 1)),
+        (weigh, (s.at, 0, np.zeros((WEIGHED, 1), np.int64))),
         (rehash, (s.work.job_index, s.work.entries, NO_KEYS, 0, False)),
         (look_up, (s.work.job_index, s.work.entries, 0, 0)),
         (rebuild, (s.at, NO_KEYS, NO_KEYS)),

@@ -72,3 +72,24 @@ def test_a_walltime_and_a_node_count_are_told(hal_home: Path) -> None:
         await hal.until(lambda: sum(len(agent.running) for agent in agents) == 2)
 
     on_controller(hal_home, body)
+
+
+def test_the_best_nodes_are_told_until_one_is_chosen(hal_home: Path) -> None:
+    """One of two cores is the tighter of two nodes; nobody is scored for a job that runs."""
+
+    async def body(hal: Running) -> None:
+        agents = [await hal.agent(name, cpu_milli=cores) for name, cores in (("n1", 4_000), ("n2", 2_000))]
+        (job,) = await hal.submit({**SLEEP, "request": {"cpu": 1}, "hold": True})
+        found = (await hal.http.get(f"/v1/jobs/{job}/scores")).json()
+        assert (found["placement"], found["fits"]) == ("best-fit", 2)
+        assert [(one["node"], one["score"]) for one in found["nodes"]] == [("n2", 0.5), ("n1", 0.25)]
+        assert found["nodes"][0]["terms"]["least-loaded"] == 0.5
+        best = (await hal.http.get(f"/v1/jobs/{job}/scores?limit=1")).json()["nodes"]
+        assert [one["node"] for one in best] == ["n2"]
+        assert (await hal.http.get(f"/v1/jobs/{job}/scores?limit=0")).status_code == 400
+        await hal.http.post("/v1/jobs/release", json={"ids": [job]})
+        await hal.until(lambda: any(agent.running for agent in agents))
+        late = await hal.http.get(f"/v1/jobs/{job}/scores")
+        assert (late.status_code, "no task that waits" in late.text) == (409, True)
+
+    on_controller(hal_home, body, read_config('[engine]\nplacement = "best-fit"'))

@@ -6,24 +6,31 @@ SCORE_ONE, higher is better. Floats decide between nodes only, never whether som
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
-from hal.core.kernels.structures.jit import inner
+from hal.core.kernels.nodes.rows import fits
+from hal.core.kernels.structures.arrays import Table
+from hal.core.kernels.structures.jit import inner, kernel
 from hal.core.kernels.structures.layout import (
     M_CPU,
     M_GPU,
     M_MEMORY,
+    M_NODES,
     M_PLACEMENT,
+    M_RESOURCES,
     PLACE_BEST,
     PLACE_DOT,
+    PLACE_FIRST,
     PLACE_GPU,
+    PLACE_PLUGIN,
     PLACE_SPREAD,
     PLACE_WORST,
+    S_CSET,
     S_SCORES,
 )
-from hal.core.kernels.structures.memory import Tables
+from hal.core.kernels.structures.memory import Tables, tables
 
 SCORE_ONE: Final = 1_000_000
 STRANDED: Final = 4.0
@@ -111,3 +118,29 @@ def node_score(t: Tables, node: int, shape: int, resources: int) -> int:
     if placement == PLACE_DOT:
         return _alignment(t, node, shape, resources)
     return int(t.scores[t.shapes[shape, S_SCORES], node])
+
+
+WEIGHED: Final = 5
+"""Rows of what `weigh` fills: the built-in score in force, else 0 (-1 where the shape does not fit now), then one of
+each built-in term: best-fit, spread, dot-product, gpu-packing."""
+
+
+@kernel
+def weigh(at: Any, shape: int, out: Table) -> int:
+    """Fill `out` [WEIGHED, nodes] with what each node would score now; how many hold the shape. It changes no table."""
+    t = tables(at)
+    resources = t.meta[M_RESOURCES]
+    count = 0
+    for node in range(t.meta[M_NODES]):
+        out[0, node] = -1
+        if t.open_now[t.shapes[shape, S_CSET], node] == 0 or not fits(t, t.free, node, shape, resources):
+            continue
+        count += 1
+        out[0, node] = 0
+        if t.meta[M_PLACEMENT] not in (PLACE_FIRST, PLACE_PLUGIN):
+            out[0, node] = node_score(t, node, shape, resources)
+        out[1, node] = tightness(t, node, shape, resources)
+        out[2, node] = _idleness(t, node, shape, resources)
+        out[3, node] = _alignment(t, node, shape, resources)
+        out[4, node] = _packing(t, node, shape, resources)
+    return count

@@ -25,6 +25,7 @@ from hal.core.engine.why.explain import explain
 from hal.core.engine.why.feasible import never_fits
 from hal.core.engine.why.priority import PriorityParts, priority_of
 from hal.core.engine.why.probing import Prober
+from hal.core.engine.why.scores import ScoredNodes, score_of_nodes
 from hal.core.engine.why.wants import Reserved, Sliced, Wants, reserved, wants, wants_version
 from hal.core.model import Never, Outlook, Verdict
 from hal.daemons.controller.cycle.share_memory import HoursMemory
@@ -238,6 +239,10 @@ class Engine:
     def priority(self, job: int, now_ms: int) -> PriorityParts:
         """A waiting job's priority, factor by factor. Raises EngineError when nothing of it waits."""
         return priority_of(self.state, job, now_ms)
+
+    def scores(self, job: int, limit: int) -> ScoredNodes:
+        """The best nodes for a waiting job now. Raises EngineError when nothing of it waits."""
+        return score_of_nodes(self.state, job, limit)
 
     def free(self, row: NodeRow) -> dict[str, int]:
         """What no attempt holds on a node; all of it where the engine does not know the node."""

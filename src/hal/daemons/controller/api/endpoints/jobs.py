@@ -46,7 +46,7 @@ from hal.daemons.controller.service.controller_api import ControllerApi
 from hal.daemons.controller.service.idempotency import Key
 from hal.daemons.controller.service.jobs.control import Action
 from hal.daemons.controller.service.jobs.jobs import Submitted
-from hal.daemons.controller.service.jobs.views import JobView, TaskView, UpdatedView, WhyView
+from hal.daemons.controller.service.jobs.views import JobView, ScoresView, TaskView, UpdatedView, WhyView
 from hal.daemons.controller.service.outcomes import Outcomes, refusals_of
 from hal.planes.tasks import JobPatch, patch_of
 from hal.rest.answers import VIEWS_A_SLICE, free, json_answer, page_cursor, sliced_answer
@@ -203,6 +203,11 @@ async def explain_job(api: ControllerApi, call: Call) -> object:
     return await api.jobs.why(call.job)
 
 
+async def score_nodes(api: ControllerApi, call: Call) -> object:
+    """The best nodes for a job that waits."""
+    return await api.jobs.scores(call.job, call.params.integer("limit", DEFAULT_SCORED, low=1, high=MAX_SCORED))
+
+
 async def list_tasks(api: ControllerApi, call: Call) -> object:
     """Return a page of the tasks of a job."""
     limit = call.params.limit()
@@ -328,6 +333,13 @@ _ONE: Final = {"command": ["python3", "train.py"], "request": {"cpu": 4, "memory
 _ARRAY: Final = {"name": "sweep", "array": "0-999", "script": "#!/bin/sh\nrun --case $HAL_ARRAY_INDEX\n"}
 _FAN_IN: Final = {"name": "report", "command": ["report"], "dependencies": ["afterok:sweep"]}
 
+DEFAULT_SCORED: Final = 10
+MAX_SCORED: Final = 1_000
+SCORED: Final = Param(
+    name="limit",
+    text="maximum number of nodes",
+    schema={"type": "integer", "minimum": 1, "maximum": MAX_SCORED, "default": DEFAULT_SCORED},
+)
 REASONS: Final = Param(name="reasons", text="show in a few words why a job that waits does: `waiting`", schema=FLAG)
 PLACED: Final = Param(name="placed", text="show where a job runs now: `placement`", schema=FLAG)
 
@@ -460,6 +472,19 @@ JOBS: Final = (
         params=(JOB,),
         result=WhyView,
         problems=("400", "404"),
+        for_job_tokens=True,
+    ),
+    Endpoint(
+        method="GET",
+        path="/v1/jobs/{job}/scores",
+        handler=score_nodes,
+        right=OWNERS,
+        name="scoreNodes",
+        tag="jobs",
+        summary="Show the best nodes for a job that waits, with their scores",
+        params=(JOB, SCORED),
+        result=ScoresView,
+        problems=("400", "404", "409"),
         for_job_tokens=True,
     ),
     *(

@@ -16,7 +16,9 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from hal.core.engine.errors import EngineError, PolicyFault
 from hal.core.model import (
+    ConflictError,
     JobSpec,
     NotFoundError,
     OverloadedError,
@@ -40,11 +42,13 @@ from hal.daemons.controller.service.jobs.refusals import has_ended, no_job, no_t
 from hal.daemons.controller.service.jobs.removal import JobRemoval
 from hal.daemons.controller.service.jobs.views import (
     JobView,
+    ScoresView,
     TaskView,
     UpdatedView,
     WhyView,
     job_view,
     placement_view,
+    scores_view,
     task_view,
     updated_view,
     waiting_view,
@@ -373,6 +377,23 @@ class Jobs:
             message = f"has ended: {row.state}" + (f" ({row.reason})" if row.reason else "")
             return why_view(Verdict(job=job, reason=Reason.NONE, message=message), row.state)
         return why_view(self._parts.plane.why(live, self._parts.clock.now_ms()), live.state)
+
+    async def scores(self, job: int, limit: int) -> ScoresView:
+        """The best nodes for its next task, of those that have room now.
+
+        Raises:
+            NotFoundError: there is no such job.
+            ConflictError: none of its tasks waits.
+        """
+        await self.row(job)
+        try:
+            return scores_view(job, self._parts.engine.scores(job, limit))
+        except PolicyFault as fault:
+            raise ConflictError(f"its nodes cannot be scored: {fault.message}") from fault
+        except EngineError:
+            raise ConflictError(
+                f"job {job} has no task that waits: its nodes are chosen", hint=f"`hal show {job}` shows where it runs"
+            ) from None
 
     # ── tasks ─────────────────────────────────────────────────────────────────────────────────────────────────────
 

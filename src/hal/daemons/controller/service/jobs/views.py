@@ -10,6 +10,7 @@ from typing import Any, Final
 from msgspec import UNSET, Raw, Struct, UnsetType, field
 
 from hal.core.engine.events import INF
+from hal.core.engine.why.scores import ScoredNodes
 from hal.core.model import (
     AttemptState,
     Duration,
@@ -170,6 +171,33 @@ class TaskView(Struct, frozen=True, kw_only=True):
     is asked for."""
     attempts: list[AttemptView] | UnsetType = UNSET
     """Only when one task is asked for."""
+
+
+class NodeScoreView(Struct, frozen=True, kw_only=True, gc=False):
+    """A node that has room for a task of the job now."""
+
+    node: str
+    score: float
+    """From 0 to 1, by the placement in force; 0 where that is first-fit."""
+    terms: dict[str, float]
+    """The scores that built-in placements would give it, by their names."""
+
+
+class ScoresView(Struct, frozen=True, kw_only=True):
+    """The best nodes for a job now, as its placement scores them."""
+
+    job: str
+    placement: str
+    """In force; what `auto` means now."""
+    fits: int
+    """Nodes that have room for a task now; reservations and bookings are not looked at."""
+    nodes: list[NodeScoreView]
+
+
+def scores_view(job: int, found: ScoredNodes) -> ScoresView:
+    """The view of what the engine found."""
+    nodes = [NodeScoreView(node=one.node, score=one.score, terms=one.terms) for one in found.nodes]
+    return ScoresView(job=str(job), placement=found.placement, fits=found.fits, nodes=nodes)
 
 
 class WhyView(Findings, frozen=True, kw_only=True):

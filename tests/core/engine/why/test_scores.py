@@ -1,0 +1,83 @@
+"""`hal why --score`: the nodes that a job would get, in the order in which it would get them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hal.core.engine import State, apply, cycle, new_state
+from hal.core.engine.checks.digest import state_digest
+from hal.core.engine.classes import ClassSpec, OwnerSpec
+from hal.core.engine.config import EngineConfig
+from hal.core.engine.errors import EngineError
+from hal.core.engine.events import INF, JobsSubmitted, NodesChanged, NodeSpec, PlanAssumed, submit_rows
+from hal.core.engine.policies import register
+from hal.core.engine.why.scores import score_of_nodes
+from hal.core.interfaces import NodeView, PolicyInfo, Request
+
+NODES = tuple(
+    NodeSpec(f"n{at}", {"cpu": cores * 1_000} | ({"gpu": gpus * 1_000} if gpus else {}))
+    for at, (cores, gpus) in enumerate([(8, 0), (4, 0), (16, 2), (1, 0), (8, 2)])
+)
+PLACEMENTS = ("auto", "first-fit", "best-fit", "worst-fit", "least-loaded", "dot-product", "gpu-packing", "by-cores")
+
+
+class ByCores:
+    """More free cores are better."""
+
+    info = PolicyInfo(name="by-cores", interface="score/2", reads_free=True)
+
+    def score(self, request: Request, view: NodeView) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
+        return view.free[view.resources.index("cpu")] / np.float32(100_000)
+
+
+def waiting(placement: str, request: dict[str, int], tasks: int = 1) -> State:
+    register(ByCores())
+    state = new_state(EngineConfig(placement=placement))
+    apply(state, NodesChanged(NODES))
+    rows = submit_rows(1)
+    rows["job"], rows["tasks"], rows["walltime_ms"] = 1, tasks, INF
+    apply(state, JobsSubmitted(rows, (ClassSpec(request),), (OwnerSpec(),)))
+    return state
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS)
+@pytest.mark.parametrize("request_", [{"cpu": 2_000}, {"cpu": 2_000, "gpu": 1_000}])
+def test_the_best_node_is_the_one_that_the_job_gets(placement: str, request_: dict[str, int]) -> None:
+    """By every placement; one node is too small, and three have no GPU."""
+    state = waiting(placement, request_)
+    found = score_of_nodes(state, 1, 10)
+    plan = cycle(state, 0)
+    assert found.nodes[0].node == state.nodes.names[int(plan.rows[0])]
+    assert found.fits == len(found.nodes) == (2 if "gpu" in request_ else 4)
+
+
+def test_each_node_has_each_term() -> None:
+    """Four cores, of which it would use three: best-fit 0.75, and a quarter would be left."""
+    found = score_of_nodes(waiting("best-fit", {"cpu": 3_000}), 1, 1)
+    (best,) = found.nodes
+    assert (found.placement, best.node, best.score) == ("best-fit", "n1", 0.75)
+    assert best.terms == {"best-fit": 0.75, "least-loaded": 0.25, "dot-product": 0.75, "gpu-packing": 0.875}
+
+
+def test_auto_says_what_it_means_here() -> None:
+    assert score_of_nodes(waiting("auto", {"cpu": 1_000}), 1, 1).placement == "gpu-packing"
+
+
+def test_a_question_changes_nothing() -> None:
+    state = waiting("gpu-packing", {"cpu": 1_000})
+    before = state_digest(state)
+    score_of_nodes(state, 1, 3)
+    assert state_digest(state) == before
+
+
+def test_what_does_not_wait_has_no_nodes_to_choose() -> None:
+    state = waiting("best-fit", {"cpu": 1_000})
+    apply(state, PlanAssumed(cycle(state, 0)))
+    with pytest.raises(EngineError, match="no waiting task"):
+        score_of_nodes(state, 1, 3)
+
+
+def test_where_nothing_has_room_there_is_no_node() -> None:
+    found = score_of_nodes(waiting("best-fit", {"cpu": 99_000}), 1, 3)
+    assert (found.fits, found.nodes) == (0, ())
