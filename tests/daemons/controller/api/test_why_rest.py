@@ -75,21 +75,22 @@ def test_a_walltime_and_a_node_count_are_told(hal_home: Path) -> None:
 
 
 def test_the_best_nodes_are_told_until_one_is_chosen(hal_home: Path) -> None:
-    """One of two cores is the tighter of two nodes; nobody is scored for a job that runs."""
+    """Of two cores one is left where the first job runs, which fits exactly; a limit keeps the second job waiting."""
 
     async def body(hal: Running) -> None:
         agents = [await hal.agent(name, cpu_milli=cores) for name, cores in (("n1", 4_000), ("n2", 2_000))]
-        (job,) = await hal.submit({**SLEEP, "request": {"cpu": 1}, "hold": True})
+        first, job = await hal.submit(*({**SLEEP, "request": {"cpu": 1}} for _ in range(2)))
+        await hal.until(lambda: any(agent.running for agent in agents))
         found = (await hal.http.get(f"/v1/jobs/{job}/scores")).json()
         assert (found["placement"], found["fits"]) == ("best-fit", 2)
-        assert [(one["node"], one["score"]) for one in found["nodes"]] == [("n2", 0.5), ("n1", 0.25)]
-        assert found["nodes"][0]["terms"]["least-loaded"] == 0.5
+        assert [(one["node"], one["score"]) for one in found["nodes"]] == [("n2", 1.0), ("n1", 0.25)]
+        assert found["nodes"][1]["terms"]["least-loaded"] == 0.875  # of its cores 0.75, and all its memory
         best = (await hal.http.get(f"/v1/jobs/{job}/scores?limit=1")).json()["nodes"]
         assert [one["node"] for one in best] == ["n2"]
         assert (await hal.http.get(f"/v1/jobs/{job}/scores?limit=0")).status_code == 400
-        await hal.http.post("/v1/jobs/release", json={"ids": [job]})
-        await hal.until(lambda: any(agent.running for agent in agents))
-        late = await hal.http.get(f"/v1/jobs/{job}/scores")
+        late = await hal.http.get(f"/v1/jobs/{first}/scores")
         assert (late.status_code, "no task that waits" in late.text) == (409, True)
 
-    on_controller(hal_home, body, read_config('[engine]\nplacement = "best-fit"'))
+    on_controller(
+        hal_home, body, read_config('[engine]\nplacement = "best-fit"\n[limits.one]\nrunning = 1\nuser = "*"')
+    )

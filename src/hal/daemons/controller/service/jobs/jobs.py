@@ -383,7 +383,7 @@ class Jobs:
 
         Raises:
             NotFoundError: there is no such job.
-            ConflictError: none of its tasks waits.
+            ConflictError: none of its tasks waits for nodes or its turn.
         """
         await self.row(job)
         try:
@@ -392,7 +392,8 @@ class Jobs:
             raise ConflictError(f"its nodes cannot be scored: {fault.message}") from fault
         except EngineError:
             raise ConflictError(
-                f"job {job} has no task that waits: its nodes are chosen", hint=f"`hal show {job}` shows where it runs"
+                f"job {job} has no task that waits for nodes or its turn: nodes are scored for such jobs only",
+                hint=f"`hal why {job}` shows what it waits for",
             ) from None
 
     # ── tasks ─────────────────────────────────────────────────────────────────────────────────────────────────────
