@@ -72,6 +72,15 @@ def test_the_commands_of_the_page_about_arrays_work(shared_hal: LiveHal, tmp_pat
 
 
 @pytest.mark.slow
+def test_the_example_of_elastic_jobs_works(shared_hal: LiveHal, tmp_path: Path) -> None:
+    """docs/elastic.md: a job grows, its base sees it, and its extensions end with the base."""
+    out = run_page("docs/elastic.md", shared_hal, tmp_path)
+    assert "the base sees its extensions" in out
+    assert re.search(r"^\[2\] extension 2, beside the base on n\d$", out, re.MULTILINE)
+    assert re.search(r"^tasks +3: .*1 succeeded.*2 cancelled|^tasks +3: .*2 cancelled.*1 succeeded", out, re.MULTILINE)
+
+
+@pytest.mark.slow
 def test_the_commands_of_the_page_about_parallel_programs_work(shared_hal: LiveHal, tmp_path: Path) -> None:
     """docs/parallel.md."""
     out = run_page("docs/parallel.md", shared_hal, tmp_path)

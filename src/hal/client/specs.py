@@ -62,6 +62,8 @@ class JobOptions(TypedDict, total=False):
     """More resources per node, by name."""
     nodes: int
     """Distinct nodes that each task holds at once."""
+    extensions: int
+    """Further tasks on one node each, that run only beside these nodes and leave first."""
     first_node: bool
     """Its command runs on the first of its nodes alone, and begins what runs on the others with `hal launch`."""
     ranks_per_node: int

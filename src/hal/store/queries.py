@@ -299,7 +299,7 @@ def _with_keys(connection: Connection, queries: Mapping[int, Select[Any]], keys:
 def has_mixed_ends(row: JobRow) -> bool:
     """Whether only the attempts of an array show which of its tasks succeeded."""
     bad = row.failed + row.timed_out + row.cancelled
-    return row.spec.array is not None and row.succeeded > 0 and bad > 0
+    return row.spec.several and row.succeeded > 0 and bad > 0
 
 
 def read_succeeded(connection: Connection, job_id: int) -> tuple[tuple[int, int], ...]:

@@ -125,6 +125,15 @@ def test_options_of_a_command(controller: ScriptedServer, hal: Hal, monkeypatch:
     assert spec["comment"] == "second try, more memory"
 
 
+@pytest.mark.parametrize(("text", "nodes", "extensions"), [("2..8", 2, 6), ("3", 3, None), ("1..1", 1, None)])
+def test_a_range_of_nodes_is_a_base_and_extensions(
+    text: str, nodes: int, extensions: int | None, controller: ScriptedServer, hal: Hal
+) -> None:
+    hal("submit", "--nodes", text, "--", "tool")
+    spec = sent(controller)[0]
+    assert (spec.get("nodes", 1), spec.get("extensions")) == (nodes, extensions)
+
+
 def test_export_all_sends_everything_but_hals_own_variables(
     controller: ScriptedServer, hal: Hal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -211,7 +220,8 @@ def test_a_directory_and_an_unreadable_file_say_so(tmp_path: Path, controller: S
         (("-e", "NOT_SET_HERE", "--", "tool"), "--env: variable 'NOT_SET_HERE' is not set"),
         (("--signal", "USR1", "--", "tool"), "is not NAME@TIME"),
         (("--begin", "soon", "--", "tool"), "begin: 'soon' is not an instant"),
-        (("-N", "0", "--", "tool"), "0 is not in the range"),
+        (("-N", "0", "--", "tool"), "'0' is neither a number from 1 on nor a range like 2..8"),
+        (("-N", "8..2", "--", "tool"), "'8..2' is neither a number from 1 on nor a range like 2..8"),
         (("-a", "9-1", "--", "tool"), "array: '9-1' has no task"),
     ],
 )

@@ -19,6 +19,20 @@ A_LIST = 'a list in JSON is such as ["a.dat", "b.dat"]'
 """The next step after a file for --from-json that has none."""
 
 
+class _Nodes(click.ParamType[int | str]):
+    """A number of nodes, or `2..8`: at least two, and up to six more beside them; which stays text."""
+
+    name = "nodes"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
+        """As click's."""
+        least, dots, most = str(value).partition("..")
+        numbers = [int(text) for text in (least, most if dots else least) if text.isdecimal() and len(text) < 10]
+        if len(numbers) < 2 or not 1 <= numbers[0] <= numbers[1]:
+            self.fail(f"'{value}' is neither a number from 1 on nor a range like 2..8", param, ctx)
+        return numbers[0] if numbers[0] == numbers[1] else f"{numbers[0]}..{numbers[1]}"
+
+
 class _Priority(click.types.IntParamType):
     """A whole number; whoever types a name means the queue, since -p is Slurm's partition."""
 
@@ -38,9 +52,9 @@ _JOB_OPTIONS = (
     click.option(
         "-N",
         "--nodes",
-        type=click.IntRange(1),
-        metavar="N",
-        help="Number of distinct nodes to run on at once (a gang).",
+        type=_Nodes(),
+        metavar="N[..M]",
+        help="Number of distinct nodes to run on at once (a gang); 2..8: on 2, and on up to 8 while there is room.",
     ),
     click.option(
         "--first-node",
@@ -233,6 +247,9 @@ def options_of(given: Mapping[str, Any]) -> JobOptions:
     out: dict[str, Any] = {name: given[name] for name in names if name in given and _was_given(given[name])}
     if (items := items_of(given["each_line"], given["from_json"])) is not None:
         out["items"] = items
+    if isinstance(given["nodes"], str):
+        least, most = map(int, given["nodes"].split(".."))
+        out |= {"nodes": least, "extensions": most - least}
     if given["request"]:
         out["request"] = pairs("--request", given["request"])
     if given["after"]:

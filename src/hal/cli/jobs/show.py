@@ -269,6 +269,7 @@ def _render_job(screen: Screen, info: JobInfo, used: str = "", places: Mapping[s
             "job": f"{info.id} {info.name}".rstrip(),
             "state": f"{info.state.value}{f': {info.reason}' if info.reason not in ('', info.state) else ''}",
             "tasks": f"{info.tasks}: {counts}" if info.tasks > 1 else "",
+            "extensions": _extensions(info),
             "array": _array_text(_array(info)),
             "ready": "" if info.ready is None else f"{info.ready} of {plural(info.tasks, 'task')}",
             "service": _service(spec),
@@ -317,6 +318,16 @@ def _render_job(screen: Screen, info: JobInfo, used: str = "", places: Mapping[s
             ),
         }
     )
+
+
+def _extensions(info: JobInfo) -> str:
+    """`up to 6 beside its base (task 0): 2 run; held ones wait until it runs`"""
+    most = (info.spec or {}).get("extensions", 0)
+    if not most:
+        return ""
+    where = f"up to {most}, tasks 1 to {most}" if most > 1 else "up to one, task 1"
+    held = "" if info.ended or not info.counts.get("held") else "; they are held until the base, task 0, runs"
+    return f"{where}, each on one node{held}"
 
 
 def _service(spec: Mapping[str, Any]) -> str:

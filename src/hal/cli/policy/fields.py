@@ -36,6 +36,7 @@ HELP: Mapping[str, str] = {
     "default_request": "Resources that jobs get where they name none of them, such as cpu=2,memory=2GiB.",
     "max_walltime": "Longest walltime.",
     "max_tasks": "Longest array.",
+    "max_extensions": "Most extensions of one job.",
     "default_qos": "QOS of jobs that name none.",
     "qos": "Allow only this QOS.",
     "accounts": "Allow only this account and those below it.",

@@ -77,6 +77,8 @@ class OwnerSpec(msgspec.Struct, frozen=True):
     account: str = ""
     user: str = ""
     qos: str = ""
+    extension: bool = False
+    """Of extensions of jobs: they rank behind all other work, and everybody else may take from them."""
 
 
 class Elsewhere(msgspec.Struct, frozen=True):

@@ -16,7 +16,15 @@ from hal.core.lifecycle.gates import (
     GateWatch,
 )
 from hal.core.lifecycle.node import NODE, NodeEvent
-from hal.core.lifecycle.outcome import MAX_ATTEMPTS, TASK_STATE_OF, Next, after_attempt, attempt_end, refusal_end
+from hal.core.lifecycle.outcome import (
+    MAX_ATTEMPTS,
+    TASK_STATE_OF,
+    Next,
+    after_attempt,
+    after_extension,
+    attempt_end,
+    refusal_end,
+)
 from hal.core.lifecycle.progress import TaskCounts, job_state
 from hal.core.lifecycle.task import TASK, TaskEvent
 
@@ -44,6 +52,7 @@ __all__ = [
     "TaskCounts",
     "TaskEvent",
     "after_attempt",
+    "after_extension",
     "attempt_end",
     "job_state",
     "refusal_end",

@@ -12,7 +12,8 @@ everything is not used in a loop; a task that a node returned before its credit 
 4. A task of a service runs again after the ends that its restart policy names, too, as retries: each waits for the
 back-off, and as long as an attempt ran, it gives restarts back, `retries.max` of them in a window. So a task fails when
 it is restarted more often than that.
-5. No task has more than MAX_ATTEMPTS attempts, whatever ended them: then it has failed.
+5. An extension of a job that fails waits again, longer each time, whatever its retries: its end is not its job's.
+6. No task has more than MAX_ATTEMPTS attempts, whatever ended them: then it has failed.
 """
 
 from __future__ import annotations
@@ -105,6 +106,19 @@ def after_attempt(
             delay_ms = 0 if outcome is AttemptState.PREEMPTED or refusal in GIVEN_BACK else _again_delay_ms(attempt)
             return Next(TaskState.PENDING, delay_ms, reason=f"attempt {attempt} was {outcome}")
     raise InternalError(f"attempt {attempt} is {outcome}, which is not an end")
+
+
+def after_extension(spec: JobSpec, attempt: int, following: Next) -> Next:
+    """Decide what follows for an extension, given what would for another task: the end of one is never its job's.
+
+    One that fails, or reaches its time limit, waits again, longer each time; what no further attempt is allowed for
+    is cancelled.
+    """
+    if following.state not in (TaskState.FAILED, TaskState.TIMED_OUT):
+        return following
+    if attempt >= MAX_ATTEMPTS:
+        return Next(TaskState.CANCELLED, reason=f"{following.reason}; no further attempt is allowed")
+    return Next(TaskState.PENDING, spec.retries.delay_ms(attempt), reason=following.reason)
 
 
 def attempt_end(cause: str, exit_code: int) -> AttemptState:

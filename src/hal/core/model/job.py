@@ -41,6 +41,8 @@ from hal.core.model.units import MAX_AMOUNT, Duration
 
 MAX_NODES: Final = 100_000
 """Widest gang."""
+MAX_EXTENSIONS: Final = 1_000
+"""Most extensions of one job."""
 MAX_RETRIES: Final = 1_000
 MAX_PRIORITY: Final = 100_000
 """Largest absolute value of a priority; well within what the engine's order key can hold."""
@@ -209,6 +211,14 @@ class JobSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
         dict[str, int], Meta(description="amounts of the whole cluster that each task holds while it runs, by name")
     ] = {}
     nodes: Annotated[int, Meta(ge=1, le=MAX_NODES, description="distinct nodes that each task needs at once")] = 1
+    extensions: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=MAX_EXTENSIONS,
+            description="further tasks on one node each, that run only beside its base and leave first; see elastic.md",
+        ),
+    ] = 0
     first_node: Annotated[
         bool,
         Meta(description="its command runs on the first of its nodes alone, and begins what runs on the others itself"),
@@ -331,8 +341,17 @@ class JobSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
 
     @property
     def tasks(self) -> int:
-        """Number of tasks of the array; 1 without an array."""
-        return self.array.count if self.array else 1
+        """Number of tasks of the array; without an array 1, and one more for each extension."""
+        return self.array.count if self.array else 1 + self.extensions
+
+    @property
+    def several(self) -> bool:
+        """Whether it may have more tasks than one: an array, or a base with extensions."""
+        return self.array is not None or self.extensions > 0
+
+    def is_extension(self, task: int) -> bool:
+        """Whether that task is an extension: of a job that has any, all but the first, which is the base."""
+        return self.extensions > 0 and task > 0
 
     @property
     def title(self) -> str:
@@ -390,6 +409,7 @@ def check_spec(spec: JobSpec, known: JobSpec | None = None) -> JobSpec:
     _check_streams(spec)
     _check_interactive(spec)
     _check_ranks(spec)
+    _check_extensions(spec)
     _check_files(spec)
     if spec.traceparent and not trace_id_of(spec.traceparent):
         raise SpecError(
@@ -525,6 +545,21 @@ def _check_ranks(spec: JobSpec) -> None:
             "ranks_per_node: the command of this job runs on each of its nodes, and would launch them all on each",
             hint="write `first_node: true`, too: `hal launch` in the command begins the ranks",
         )
+
+
+def _check_extensions(spec: JobSpec) -> None:
+    if not spec.extensions:
+        return
+    for field, there in (
+        ("array", spec.array is not None),
+        ("service", spec.service is not None),
+        ("interactive", spec.interactive is not None),
+        ("within", bool(spec.within)),
+    ):
+        if there:
+            raise SpecError(
+                f"extensions: a job with `{field}` cannot have any", hint=f"leave out extensions, or {field}"
+            )
 
 
 def _check_files(spec: JobSpec) -> None:

@@ -81,6 +81,8 @@ class Queue(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
     """Amounts per node of resources that a job does not name; of cpu, one core where the queue says nothing either."""
     max_walltime: Duration | None = None
     max_tasks: int | None = None
+    max_extensions: int | None = None
+    """Most extensions of one job; 0: none."""
     default_qos: str = ""
     qos: tuple[str, ...] = ()
     """The only QOS that may be used in it; empty: all."""

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from hal.core.model.array import MAX_TASKS
 from hal.core.model.errors import SpecError, shown
 from hal.core.model.gate import LONGEST_DEADLINE_MS, SHORTEST_DEADLINE_MS, SITE_GATES, is_gate_name
-from hal.core.model.job import MAX_NODES, MAX_PRIORITY, check_constraints, is_licence, is_name
+from hal.core.model.job import MAX_EXTENSIONS, MAX_NODES, MAX_PRIORITY, check_constraints, is_licence, is_name
 from hal.core.model.occurrences import DAY_MS, PERIOD_MS, first_overlap
 from hal.core.model.policy import (
     DEFAULT_QUEUE,
@@ -300,6 +300,8 @@ def _check_queue(queue: Queue, at: str, policy: Policy) -> None:
         )
     if queue.max_tasks is not None:
         _number(f"{at}.max_tasks", queue.max_tasks, 1, MAX_TASKS)
+    if queue.max_extensions is not None:
+        _number(f"{at}.max_extensions", queue.max_extensions, 0, MAX_EXTENSIONS)
     _refers(f"{at}.preempts", "queue", queue.preempts, policy.queues, own=queue.name)
     if queue.grace > MAX_GRACE_MS:
         raise SpecError(f"{at}.grace: {queue.grace} is too long", hint=f"at most {format_duration(MAX_GRACE_MS)}")

@@ -24,7 +24,7 @@ from hal.core.engine.rules.licensing import set_totals
 from hal.core.engine.rules.owners import owner_ids_in_use, plain_owner
 from hal.core.engine.rules.policy_tables import set_policy
 from hal.core.engine.state import State
-from hal.core.engine.tables.qos import MODES, Standings, check_qos
+from hal.core.engine.tables.qos import EXTENSION, MODES, Standings, check_qos
 from hal.core.interfaces.filter import Filter
 from hal.core.interfaces.order import Order
 from hal.core.interfaces.preempt import Preempt
@@ -40,6 +40,10 @@ BACKFILL_KERNELS: Final = {
     Backfill.TOP_K: L.BACKFILL_CONSERVATIVE,
     Backfill.CONSERVATIVE: L.BACKFILL_CONSERVATIVE,
 }
+
+
+TAKES_EXTENSIONS: Final = 2
+"""Of a standing that takes from nobody but extensions of jobs."""
 
 
 def new_state(
@@ -123,8 +127,15 @@ def use_config(state: State, config: EngineConfig) -> None:
         state.meta[L.M_NEXT_EDGE] = L.INF
         for place in (L.M_RENEWS, L.M_SHARED, L.M_SHARES_MOVED):
             state.meta[place] = 0
-        for row, _owner in owner_ids_in_use(state):
-            plain_owner(state, row)
+        for row, owner in owner_ids_in_use(state):
+            plain_owner(state, row, owner)
+
+
+def begin_extensions(state: State) -> None:
+    """There are extensions of jobs now: give them a standing, below everybody else's (part of `apply`)."""
+    if EXTENSION not in state.shares.standing_ids:
+        _set_standings(state, state.config)
+        state.rewire()
 
 
 def use_placement(state: State) -> None:
@@ -143,22 +154,30 @@ def use_placement(state: State) -> None:
 
 
 def _set_standings(state: State, config: EngineConfig) -> None:
-    """Fill the table of standings. Raises EngineError as `check_qos`."""
+    """Fill the table of standings, that of extensions of jobs last, if there are any. Raises EngineError as
+    `check_qos`."""
     shares = state.shares
     check_qos(config.policy)
     standings = Standings(config.policy or Policy())
     shares.standings = standings
     shares.standing_ids = {standing: row for row, standing in enumerate(standings.all)}
-    count = len(standings.all)
+    if any(owner.extension for owner in shares.owner_ids):
+        shares.standing_ids[EXTENSION] = len(standings.all)
+    count = len(shares.standing_ids)
     state.allocation.resize({STANDINGS: count}, emptied=True)
-    for standing, row in shares.standing_ids.items():
+    for row, standing in enumerate(standings.all):
         mode, grace_ms = standings.how(standing)
         shares.qos[row, L.STANDING_MODE] = MODES[mode]
         shares.qos[row, L.STANDING_GRACE] = grace_ms if row else 0
-        for other, place in shares.standing_ids.items():
+        for place, other in enumerate(standings.all):
             if standings.takes(standing, other) and standings.how(other)[0] is not PreemptMode.OFF:
                 shares.qos[row, L.STANDING_TAKES + place] = 1
                 shares.qos[row, L.STANDING_PREEMPTS] = 1
+    if (last := shares.standing_ids.get(EXTENSION)) is not None:
+        shares.qos[last, [L.STANDING_MODE, L.STANDING_GRACE]] = L.MODE_SHRINK, int(Qos().grace)
+        shares.qos[:last, L.STANDING_TAKES + last] = 1
+        alone = shares.qos[:last, L.STANDING_PREEMPTS] == 0
+        shares.qos[:last, L.STANDING_PREEMPTS][alone] = TAKES_EXTENSIONS
     limits = config.policy.limits.values() if config.policy is not None else ()
     state.meta[L.M_RECLAIM] = int(any(limit.cohort and limit.reclaim is Reclaim.PREEMPT for limit in limits))
     if state.meta[L.M_RECLAIM]:

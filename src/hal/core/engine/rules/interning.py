@@ -12,6 +12,7 @@ import numpy as np
 from hal.core.engine.classes import ClassSpec, OwnerSpec
 from hal.core.engine.errors import EngineError
 from hal.core.engine.rules.admission import name_booking, set_id
+from hal.core.engine.rules.configuration import begin_extensions
 from hal.core.engine.rules.licensing import want_licences
 from hal.core.engine.rules.owners import describe_owner, owner_ids_in_use, plain_owner
 from hal.core.engine.rules.policy_tables import set_policy
@@ -163,8 +164,10 @@ def _new_owner(state: State, owner: OwnerSpec) -> None:
             state.make_room({OWNERS: 2 * row})
     shares.owner_ids[owner] = row
     shares.owners[row, L.O_REFS] = 0
+    if owner.extension:
+        begin_extensions(state)
     if state.accounts is None:
-        plain_owner(state, row)
+        plain_owner(state, row, owner)
     else:
         describe_owner(state, row, owner)
 

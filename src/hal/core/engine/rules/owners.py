@@ -11,6 +11,7 @@ from typing import Final
 from hal.core.engine.classes import OwnerSpec
 from hal.core.engine.state import State
 from hal.core.engine.tables.accounts import Accounts, LedgerName, Spent
+from hal.core.engine.tables.qos import EXTENSION
 from hal.core.kernels.structures import layout as L
 from hal.core.kernels.structures.arrays import Entry
 from hal.core.kernels.structures.declared import LEDGERS, OWNER_LEDGERS, QUEUES, SHARE_NODES
@@ -38,13 +39,20 @@ def owner_ids_in_use(state: State) -> Iterator[tuple[int, OwnerSpec]]:
     return ((row, owner) for owner, row in sorted(state.shares.owner_ids.items(), key=lambda item: item[1]))
 
 
-def plain_owner(state: State, row: int) -> None:
+def standing_of(state: State, owner: OwnerSpec) -> int:
+    """The row of an owner's standing."""
+    shares = state.shares
+    return shares.standing_ids[EXTENSION if owner.extension else shares.standings.standing(owner.queue, owner.qos)]
+
+
+def plain_owner(state: State, row: int, owner: OwnerSpec) -> None:
     """An owner that no policy knows: no leaf, no ledgers, the first queue."""
     shares = state.shares
     refs = int(shares.owners[row, L.O_REFS])
     shares.owners[row] = 0
     shares.owners[row, L.O_REFS] = refs
     shares.owners[row, L.O_LEAF] = -1
+    shares.owners[row, L.O_QOS] = standing_of(state, owner) if owner.extension else 0
 
 
 def describe_owner(state: State, row: int, owner: OwnerSpec) -> None:
@@ -58,7 +66,7 @@ def describe_owner(state: State, row: int, owner: OwnerSpec) -> None:
     shares.owners[row] = 0
     shares.owners[row, L.O_REFS] = refs
     shares.owners[row, L.O_QUEUE] = queue
-    shares.owners[row, L.O_QOS] = shares.standing_ids[shares.standings.standing(owner.queue, owner.qos)]
+    shares.owners[row, L.O_QOS] = standing_of(state, owner)
     shares.owners[row, L.O_LEDGER] = first
     shares.owners[row, L.O_LEDGERS] = len(ledgers)
     qos = accounts.policy.qos.get(owner.qos)

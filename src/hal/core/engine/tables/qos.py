@@ -24,7 +24,11 @@ MODES: Final = {
 }
 LAST_GRACE_MS: Final = DEFAULT_GRACE_MS
 """After the grace in which work saves itself, between SIGTERM and SIGKILL."""
-MODE_NAMES: Final = {number: mode.value for mode, number in MODES.items()}
+SHRINK: Final = "shrink"
+"""The mode by which extensions of jobs leave; no policy names it."""
+MODE_NAMES: Final = {number: mode.value for mode, number in MODES.items()} | {L.MODE_SHRINK: SHRINK}
+EXTENSION: Final = ("", "\0extension")
+"""The standing of extensions of jobs, once there are any; no QOS has such a name."""
 
 
 Standing = tuple[str, str]

@@ -62,12 +62,13 @@ def priority_of(state: State, job: int, now_ms: int) -> PriorityParts:
     since = int(max(entry[L.E_SUBMIT], entry[L.E_ELIGIBLE])) if entry[L.E_ELIGIBLE] < L.INF else int(entry[L.E_SUBMIT])
     if order in (Discipline.FIFO, Discipline.ROUND_ROBIN):
         since = int(entry[L.E_SUBMIT])
+    key = int(entry[L.E_KEY]) - (L.EXTENSION_BAND if state.shares.owner_specs[owner].extension else 0)
     age = float(row[L.Y_SLOPE]) * (now_ms - since) / L.POINT
     nice = size = due = fair = 0.0
     if order is Discipline.PRIORITY:
         fair = weights.fairshare * factor
         nice = weights.priority * int(entry[L.E_PRIORITY])
-        due = -(int(entry[L.E_KEY]) - int(row[L.Y_SLOPE]) * since + int(row[L.Y_NICE]) * int(entry[L.E_PRIORITY]))
+        due = -(key - int(row[L.Y_SLOPE]) * since + int(row[L.Y_NICE]) * int(entry[L.E_PRIORITY]))
         due /= L.POINT
         cpu = int(state.meta[L.M_CPU])
         class_row = state.catalogue.classes[int(state.work.buckets[bucket, L.B_CLASS])]
@@ -80,7 +81,7 @@ def priority_of(state: State, job: int, now_ms: int) -> PriorityParts:
             )
     elif order is Discipline.DEADLINE:
         age = 0.0
-        due = (L.DEADLINE_SLOPE * now_ms - int(entry[L.E_KEY])) / L.POINT
+        due = (L.DEADLINE_SLOPE * now_ms - key) / L.POINT
     return PriorityParts(
         job=job, discipline=order.value, age=age, fairshare=fair, fair_factor=factor, qos=of_qos, queue=of_queue,
         priority=nice, size=size, deadline=due, total=age + fair + of_qos + of_queue + nice + size + due,

@@ -30,6 +30,7 @@ from hal.core.kernels.structures.layout import (
     MODE_CHECKPOINT,
     MODE_OFF,
     MODE_REQUEUE,
+    MODE_SHRINK,
     MODE_SUSPEND,
     N_ATTEMPTS,
     O_QOS,
@@ -102,8 +103,17 @@ def mode_of(t: Tables, run: int) -> int:
 
 
 @inner
+def _has_extensions(t: Tables) -> bool:
+    """Whether extensions of jobs have a standing: that is the last one."""
+    return bool(t.qos[t.qos.shape[0] - 1, STANDING_MODE] == MODE_SHRINK)
+
+
+@inner
 def protected_until(t: Tables, run: int) -> int:
-    """What was preempted before is given time, twice as much each time: so every task gets to its end."""
+    """What was preempted before is given time, twice as much each time: so every task gets to its end. Extensions of a
+    job are not: they leave whenever others need their nodes."""
+    if mode_of(t, run) == MODE_SHRINK:
+        return 0
     times = t.runs[run, R_ATTEMPT] - 1 + t.runs[run, R_PREEMPTED]
     if times <= 0:
         return 0
@@ -144,16 +154,20 @@ def weigh(t: Tables, shape: int) -> int:
 @inner
 def price_of(t: Tables, run: int, mode: int) -> int:
     """What a run would lose: its time since it started, times what it holds; no more than its grace where it saves its
-    work, nothing where it is only suspended. What a plugin says instead, if there is one."""
-    if t.meta[M_PRICED] != 0:
-        return int(t.runs[run, R_PRICE])
-    if mode == MODE_SUSPEND:
+    work, nothing where it is only suspended. What a plugin says instead, if there is one. Extensions of a job cost
+    nothing in any case, and where there are some, nothing else is as cheap."""
+    if mode == MODE_SHRINK:
         return 0
+    least = t.runs[run, R_NODES] if _has_extensions(t) else 0
+    if t.meta[M_PRICED] != 0:
+        return int(max(t.runs[run, R_PRICE], least))
+    if mode == MODE_SUSPEND:
+        return int(least)
     elapsed = max(t.pass_record[PASS_NOW] - t.runs[run, R_START], 0)
     if mode == MODE_CHECKPOINT:
         elapsed = min(elapsed, t.qos[qos_of(t, run), STANDING_GRACE])
     held = weigh(t, shape_of(t, run)) * t.runs[run, R_NODES]
-    return int(min(min(elapsed, MOST_ELAPSED_MS) * held, MOST_LOST))
+    return int(max(min(min(elapsed, MOST_ELAPSED_MS) * held, MOST_LOST), least))
 
 
 @inner
@@ -174,7 +188,7 @@ def leaves(t: Tables, run: int) -> bool:
 @inner
 def may_lose(t: Tables, run: int, node: int) -> bool:
     """Whether a run's price and age allow that it is preempted; on a node, when it is old enough is noted there."""
-    if t.meta[M_PRICED] != 0 and t.runs[run, R_PRICE] == PRICE_NEVER:
+    if t.meta[M_PRICED] != 0 and t.runs[run, R_PRICE] == PRICE_NEVER and mode_of(t, run) != MODE_SHRINK:
         return False
     if node >= 0 and t.search_record[SEEK_OFFERED] > 0 and not borrows(t, run, t.search_record[SEEK_OFFERED]):
         return False

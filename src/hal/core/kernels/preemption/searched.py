@@ -54,10 +54,18 @@ def waiting_entry(t: Tables, job: int, task: int) -> int:
 
 @inner
 def may_preempt(t: Tables, bucket: int) -> bool:
-    """Whether the work of a bucket may take from somebody."""
+    """Whether the work of a bucket may take from somebody else than extensions of jobs."""
     return bool(
-        t.meta[M_PREEMPTING] != 0 and t.qos[t.owners[t.buckets[bucket, B_OWNER], O_QOS], STANDING_PREEMPTS] != 0
+        t.meta[M_PREEMPTING] != 0 and t.qos[t.owners[t.buckets[bucket, B_OWNER], O_QOS], STANDING_PREEMPTS] == 1
     )
+
+
+@inner
+def _may_search(t: Tables, bucket: int) -> bool:
+    """Whether there may be something that the work of a bucket may take."""
+    if t.qos[t.owners[t.buckets[bucket, B_OWNER], O_QOS], STANDING_PREEMPTS] != 0:
+        return True
+    return bool(t.meta[M_RECLAIM] != 0 and lends(t, bucket))
 
 
 @inner
@@ -79,7 +87,7 @@ def search_at(t: Tables, entry: int, task: int) -> int:
     bucket = t.entries[entry, E_BUCKET]
     if t.meta[M_PREEMPTING] == 0 or t.meta[M_CLAIMS] >= t.meta[M_MOST_CLAIMS]:
         return INF
-    if not (may_preempt(t, bucket) or (t.meta[M_RECLAIM] != 0 and lends(t, bucket))):
+    if not _may_search(t, bucket):
         return INF
     job = t.entries[entry, E_JOB]
     if t.searched[entry, SOUGHT_JOB] != job + 1 or t.searched[entry, SOUGHT_TASK] != t.entries[entry, E_FIRST] + task:

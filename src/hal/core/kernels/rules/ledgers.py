@@ -33,11 +33,14 @@ from hal.core.kernels.structures.layout import (
     M_CLOCK,
     M_EPOCH,
     M_RUN_TOP,
+    MODE_SHRINK,
     O_LEDGER,
     O_LEDGERS,
+    O_QOS,
     OK,
     R_BUCKET,
     R_NODES,
+    STANDING_MODE,
 )
 from hal.core.kernels.structures.memory import Tables, tables
 
@@ -78,6 +81,8 @@ def full_ledger(t: Tables, bucket: int, wall: int) -> int:
 def lends(t: Tables, bucket: int) -> bool:
     """Whether what the next start of a bucket asks for is its own, by limits that have taken back what they lend."""
     owner = t.buckets[bucket, B_OWNER]
+    if t.qos[t.owners[owner, O_QOS], STANDING_MODE] == MODE_SHRINK:
+        return False  # extensions of jobs take from nobody
     first = t.owners[owner, O_LEDGER]
     mine = False
     for i in range(first, first + t.owners[owner, O_LEDGERS]):

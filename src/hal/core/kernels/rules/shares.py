@@ -38,6 +38,7 @@ from hal.core.kernels.structures.layout import (
     E_JOB,
     E_KEY,
     E_WALL,
+    EXTENSION_BAND,
     F_LEAST,
     F_LOSS,
     F_RATIO,
@@ -61,10 +62,12 @@ from hal.core.kernels.structures.layout import (
     M_SHARE_ZERO,
     M_SHARES_MOVED,
     M_SLOPE,
+    MODE_SHRINK,
     NO_DEADLINE_MS,
     O_BASE,
     O_LEAF,
     O_OFFSET,
+    O_QOS,
     O_QUEUE,
     O_TURN,
     O_TURNS,
@@ -77,6 +80,7 @@ from hal.core.kernels.structures.layout import (
     SHARE_DEPTH,
     SHARE_PARENT,
     SHARE_WAITS,
+    STANDING_MODE,
     TIME_BITS,
     TURN,
     V_ENTRY,
@@ -101,7 +105,24 @@ AHEAD_LOSES = 0.25
 
 
 @inner
+def band_of(t: Tables, bucket: int) -> int:
+    """What puts extensions of jobs behind all other work, whatever the order; 0 for other work."""
+    mode = t.qos[t.owners[t.buckets[bucket, B_OWNER], O_QOS], STANDING_MODE]
+    return EXTENSION_BAND if mode == MODE_SHRINK else 0
+
+
+@inner
 def order_key(t: Tables, bucket: int, priority: int, planned: int, submit: int, eligible: int, deadline: int) -> int:
+    """The rank of a task by a built-in order, smaller first; within its band."""
+    band = band_of(t, bucket)
+    if band != 0 and t.meta[M_ORDER] == ORDER_SJF:
+        # There keys of jobs fill almost all numbers: extensions go by their planned time alone, behind all of them.
+        return int(INF - (1 << TIME_BITS) + min(planned, (1 << TIME_BITS) - 1))
+    return band + _key_within(t, bucket, priority, planned, submit, eligible, deadline)
+
+
+@inner
+def _key_within(t: Tables, bucket: int, priority: int, planned: int, submit: int, eligible: int, deadline: int) -> int:
     """The built-in orders as a key, smaller first: priority above all, then planned time where the order asks."""
     order = t.meta[M_ORDER]
     if order == ORDER_SJF:

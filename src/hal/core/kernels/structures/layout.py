@@ -238,13 +238,15 @@ PIECE_SIZE: Final = 5
 # --- standings (queue and QOS, see engine.qos): node 0 is for work that takes no part in preemption ------------------
 STANDING_MODE: Final = 0
 STANDING_GRACE: Final = 1
-STANDING_PREEMPTS: Final = 2  # 1 = it may take from somebody
+STANDING_PREEMPTS: Final = 2  # 1 = it may take from somebody; 2 = from extensions of jobs alone, as everybody may
 STANDING_TAKES: Final = 3  # from here on, for each standing: 1 = its running work may be preempted for this one
 MODE_OFF: Final = 0
 MODE_REQUEUE: Final = 1
 MODE_SUSPEND: Final = 2
 MODE_CHECKPOINT: Final = 3
 MODE_CANCEL: Final = 4
+MODE_SHRINK: Final = 5  # of extensions of jobs alone: everybody else may take from them, they leave first
+EXTENSION_BAND: Final = 1 << 59  # added to the keys of extensions: more than any two other keys differ
 
 # --- what a search remembers of an entry (of the same slot): no second one before something has changed --------------
 SOUGHT_JOB: Final = 0  # plus one; 0 = free

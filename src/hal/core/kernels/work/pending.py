@@ -10,7 +10,7 @@ from typing import Any
 
 from hal.core.kernels.nodes.touching import free_reservation, overtake
 from hal.core.kernels.rules.ledgers import turn_periods
-from hal.core.kernels.rules.shares import bucket_offset, order_key
+from hal.core.kernels.rules.shares import band_of, bucket_offset, order_key
 from hal.core.kernels.structures.arrays import Ints
 from hal.core.kernels.structures.bounds import leads_on
 from hal.core.kernels.structures.jit import inner, kernel
@@ -405,7 +405,7 @@ def submit(at: Any, rows: Any, class_ids: Ints, owner_ids: Ints, keys: Ints) -> 
         eligible = min(row["eligible_ms"], INF)
         deadline = row["deadline_ms"] if row["deadline_ms"] > 0 else INF
         if keys.shape[0] > 0:
-            key = keys[k]
+            key = keys[k] + band_of(t, bucket)
         else:
             key = order_key(t, bucket, row["priority"], planned, row["submit_ms"], eligible, deadline)
         slot = take_entry(t)
@@ -568,7 +568,7 @@ def rebuild(at: Any, slots: Ints, keys: Ints) -> int:
         slot = slots[k]
         t.entries[slot, E_RESERVED] = -1
         if keys.shape[0] > 0:
-            t.entries[slot, E_KEY] = keys[k]
+            t.entries[slot, E_KEY] = keys[k] + band_of(t, t.entries[slot, E_BUCKET])
         else:
             rekey(t, slot)
         if t.entries[slot, E_WHERE] == WHERE_BUCKET:

@@ -24,7 +24,7 @@ from hal.core.kernels.nodes.wants import take_licences
 from hal.core.kernels.rules.booked import within_booking
 from hal.core.kernels.rules.ledgers import charge_since, settle_ledgers
 from hal.core.kernels.rules.licences import give_licences
-from hal.core.kernels.rules.shares import NOMINAL_MS, charge_shares, order_key, take_turn
+from hal.core.kernels.rules.shares import NOMINAL_MS, band_of, charge_shares, order_key, take_turn
 from hal.core.kernels.structures.arrays import Ints, Table
 from hal.core.kernels.structures.bounds import leads_on
 from hal.core.kernels.structures.jit import inner, kernel
@@ -667,7 +667,7 @@ def adopt(at: Any, adopted: Any, adopted_rows: Ints, class_ids: Ints, owner_ids:
         submit = row["submit_ms"]
         deadline = row["deadline_ms"] if row["deadline_ms"] > 0 else INF
         if keys.shape[0] > 0:
-            key = keys[k]
+            key = keys[k] + band_of(t, bucket)
         else:
             key = order_key(t, bucket, row["priority"], planned, submit, submit, deadline)
         run = _open_run(

@@ -134,14 +134,15 @@ class Judge:
             accounts = self._policies[1].accounts
             found = ((limit.name, ledger(limit, owner, accounts)) for limit in self._bounds)
             keys = self._ledgers[owner] = [(name, one) for name, one in found if one is not None]
-        active = job.counts.active
+        active, extensions = job.counts.active, sum(job.spec.is_extension(task) for task in job.active)
+        nodes = job.spec.nodes * (active - extensions) + extensions
         for key in keys:
             use = self._use.setdefault(key, _Use())
             use.running += active
             use.pending += waits
             if active:
                 for name, amount in job.spec.request.items():
-                    use.resources[name] = use.resources.get(name, 0) + amount * job.spec.nodes * active
+                    use.resources[name] = use.resources.get(name, 0) + amount * nodes
 
     def _over(self, key: tuple[str, Ledger], use: _Use) -> Iterable[OverLimit]:
         limit: Limit = self._policies[1].limits[key[0]]

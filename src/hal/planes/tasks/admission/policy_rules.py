@@ -88,8 +88,15 @@ def admitted(
         _allowed_account(spec.account, queue.accounts, f"queue '{queue.name}'", policy)
     qos = _qos(spec, owner, queue, policy)
     check_priority(spec.priority)
-    if queue.max_tasks is not None and spec.tasks > queue.max_tasks:
+    if queue.max_tasks is not None and spec.array is not None and spec.tasks > queue.max_tasks:
         raise SpecError(f"array: {spec.tasks} tasks; queue '{queue.name}' allows at most {queue.max_tasks}")
+    if queue.max_extensions is not None and spec.extensions > queue.max_extensions:
+        most = spec.nodes + queue.max_extensions
+        raise SpecError(
+            f"nodes: {spec.extensions} beside the {spec.nodes} of its base; queue '{queue.name}' allows at most "
+            f"{queue.max_extensions}",
+            hint=f"write {spec.nodes}..{most}" if most > spec.nodes else f"write {spec.nodes}",
+        )
     quality = qos.name if qos is not None else ""
     if (owner, quality) != (spec.user, spec.qos):
         spec = replace(spec, user=owner, qos=quality)

@@ -39,9 +39,10 @@ from hal.planes.tasks.dependencies.resolution import UnknownJobs, numbered, refu
 from hal.planes.tasks.engine.view import EngineView
 from hal.planes.tasks.live.job import LiveJob
 from hal.planes.tasks.live.standings import SINGLETON, EndedJob, Mentions
-from hal.planes.tasks.live.task_ranges import TaskRange
+from hal.planes.tasks.live.task_ranges import TaskRange, TaskRanges
 from hal.planes.tasks.slices import CHEAP_A_SLICE, Pace, Work, emptied
 from hal.planes.tasks.submitter import Submitter
+from hal.planes.tasks.table.extensions import BY_BASE
 from hal.planes.tasks.table.pending_limits import Ask
 from hal.planes.tasks.table.propagation import apply_decisions, settle, settling
 from hal.planes.tasks.table.table import JobTable
@@ -227,10 +228,14 @@ def _check_existing(
 def _job(table: JobTable, spec: JobSpec, request: ClassSpec, by: Submitter, now_ms: int, job_id: int) -> LiveJob:
     state = TaskState.HELD if spec.hold else TaskState.PENDING
     counts = TaskCounts()
-    counts.move(None, state, spec.tasks)
     by_task = spec.array is not None and any(
         one.kind is DependencyKind.AFTERCORR for one in each_dependency(spec.dependencies)
     )
+    counts.move(None, state, spec.tasks - spec.extensions)
+    ranges: TaskRanges = (TaskRange(0, spec.tasks - spec.extensions, state, eligible_ms=INF if by_task else 0),)
+    if spec.extensions:
+        counts.move(None, TaskState.HELD, spec.extensions)
+        ranges = (*ranges, TaskRange(1, spec.extensions, TaskState.HELD, reason=BY_BASE))
     return LiveJob(
         id=job_id,
         spec=spec,
@@ -248,7 +253,7 @@ def _job(table: JobTable, spec: JobSpec, request: ClassSpec, by: Submitter, now_
         state=state,
         hold=spec.hold,
         counts=counts,
-        ranges=(TaskRange(0, spec.tasks, state, eligible_ms=INF if by_task else 0),),
+        ranges=ranges,
         active={},
     )
 

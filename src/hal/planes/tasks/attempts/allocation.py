@@ -15,11 +15,13 @@ from hal.core.model import AttemptState, EventKind, InternalError, StepId, TaskS
 from hal.core.model.devices import GPU, HeldGpus
 from hal.core.model.facts import Facts
 from hal.planes.tasks.attempts.credit import CREDIT_MS, credit_now, first_untried
-from hal.planes.tasks.attempts.step_templates import holding_template, step_template
+from hal.planes.tasks.attempts.step_templates import extension_template, holding_template, step_template
 from hal.planes.tasks.live.attempt import Attempt
 from hal.planes.tasks.live.job import LiveJob
 from hal.planes.tasks.live.task_ranges import TaskRange, locate, take
 from hal.planes.tasks.submitter import ENGINE
+from hal.planes.tasks.table.extensions import BASE
+from hal.planes.tasks.table.orders import OF_EXTENSIONS
 from hal.planes.tasks.table.propagation import settle
 from hal.planes.tasks.table.table import JobTable
 from hal.wire.frames.agent_keeper import StepDevice, StepStart
@@ -98,7 +100,7 @@ def _begin_attempt(
         allocated_ms=now_ms,
         retries=task_range.retries,
         credit=credit,
-        port=_port(table, job, nodes),
+        port=_port(table, job, task, nodes),
     )
     if attempt.port:
         table.take_port(job.id, attempt)
@@ -133,9 +135,10 @@ def _bind_gpus(table: JobTable, job: LiveJob, nodes: tuple[str, ...]) -> tuple[H
     return tuple(gpus)
 
 
-def _port(table: JobTable, job: LiveJob, nodes: tuple[str, ...]) -> int:
-    """Where the ranks of a new attempt meet; 0: it is a single process on a single node."""
-    if len(nodes) == 1 and not job.spec.ranks_per_node:
+def _port(table: JobTable, job: LiveJob, task: int, nodes: tuple[str, ...]) -> int:
+    """Where the ranks of a new attempt meet; 0: it is a single process on a single node, or an extension, which is told
+    that of its base."""
+    if job.spec.is_extension(task) or (len(nodes) == 1 and not job.spec.ranks_per_node and not job.spec.extensions):
         return 0
     return table.ports.choose(map(table.address_of, nodes))
 
@@ -176,16 +179,24 @@ def order_start(table: JobTable, job: LiveJob, attempt: Attempt, only: Collectio
             would be taken for one that never left.
     """
     array = job.spec.array
-    index, count, item = (array.index(attempt.task), array.count, array.item(attempt.task)) if array else (0, 1, "")
+    index, count, item = (attempt.task, job.spec.tasks, "")
+    if array:
+        index, item = array.index(attempt.task), array.item(attempt.task)
     credit_ms = CREDIT_MS if attempt.credit else 0
-    addresses = tuple(map(table.address_of, attempt.nodes)) if len(attempt.nodes) > 1 else ()
+    extension = job.spec.is_extension(attempt.task)
+    of_several = len(attempt.nodes) > 1 or (job.spec.extensions > 0 and not extension)
+    addresses = tuple(map(table.address_of, attempt.nodes)) if of_several else ()
     for node, step in attempt.steps_left(job.id):
         if only is not None and step not in only:
             continue
         orders = table.draft.order(node)
         key = job.id if not (job.spec.first_node and step.rank) else -job.id
+        if extension:
+            key = job.id + OF_EXTENSIONS
         if key not in orders.templates:
             template = step_template(job, table.step_secret, table.reached_at)
+            if extension:
+                template = extension_template(template, job.active.get(BASE), table.address_of)
             orders.templates[key] = template if key > 0 else holding_template(template)
         orders.starts.append(
             StepStart(

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from hal.core.model.occurrences import current_occurrence
 from hal.core.model.policy import Policy
-from hal.planes.tasks.attempts.stops import stop_attempt
 from hal.planes.tasks.live.attempt import BOOKING_OVER, Attempt
 from hal.planes.tasks.table.propagation import settle
+from hal.planes.tasks.table.stops import stop_attempt
 from hal.planes.tasks.table.table import JobTable
 
 CAUSE = "booking"

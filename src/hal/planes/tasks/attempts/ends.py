@@ -18,6 +18,7 @@ from hal.core.lifecycle import (
     AttemptEvent,
     Next,
     after_attempt,
+    after_extension,
     attempt_end,
     refusal_end,
     walk,
@@ -137,6 +138,8 @@ def _following(job: LiveJob, attempt: Attempt, state: AttemptState, end: StepEnd
     refusal = end.message.partition(":")[0] if end.cause == REFUSED_CAUSE else ""
     ran_ms = 0 if attempt.started_ms is None else max(end.ended_ms - attempt.started_ms, 0)
     following = after_attempt(job.spec, attempt.attempt, attempt.retries, state, refusal=refusal, ran_ms=ran_ms)
+    if job.spec.is_extension(attempt.task):
+        following = after_extension(job.spec, attempt.attempt, following)
     if preempted:
         return replace(following, reason=preempted_for(attempt))
     if refusal in NOT_BEGUN_HERE and not following.state.ended:

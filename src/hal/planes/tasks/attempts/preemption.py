@@ -14,12 +14,12 @@ from hal.core.engine.tables.qos import MODE_NAMES
 from hal.core.lifecycle import ATTEMPT, AttemptEvent, transition
 from hal.core.model import AttemptState, EventKind, InternalError
 from hal.core.model.policy import PreemptMode
-from hal.planes.tasks.attempts.stops import stop_attempt
 from hal.planes.tasks.live.attempt import EVICTED, PREEMPTED, Attempt
 from hal.planes.tasks.live.job import LiveJob
 from hal.planes.tasks.submitter import ENGINE
 from hal.planes.tasks.table.attempt_changes import mark_attempt
 from hal.planes.tasks.table.propagation import settle
+from hal.planes.tasks.table.stops import stop_attempt
 from hal.planes.tasks.table.table import JobTable
 from hal.store.operations import Preemption
 
@@ -37,19 +37,19 @@ def preempt(table: JobTable, moves: Moves, now_ms: int) -> int:
         job, attempt = _active(table, job_id, task, number)
         if attempt.stopping:
             continue  # somebody ends it already, which the engine does not know: what follows for its task stays
-        how = PreemptMode(MODE_NAMES[mode])
+        how = MODE_NAMES[mode]
         before = attempt.preemption or Preemption()
         preemption = replace(
-            before, mode=how.value, for_job=for_job, qos=_qos_of(table, for_job),
+            before, mode=how, for_job=for_job, qos=_qos_of(table, for_job),
             at_ms=now_ms, due_ms=now_ms + grace_ms, lent_by=_lender(table, for_job) if lent else "",
         )  # fmt: skip
-        if how is PreemptMode.SUSPEND:
+        if how == PreemptMode.SUSPEND:
             _suspend(table, job, attempt, replace(preemption, since_ms=now_ms, times=before.times + 1))
         else:
-            why = EVICTED if how is PreemptMode.CANCEL else PREEMPTED
+            why = EVICTED if how == PreemptMode.CANCEL else PREEMPTED
             stop_attempt(table, job, replace(attempt, preemption=preemption), why, now_ms)
             table.recall_credit(job)
-        item = {"id": f"{job_id}.{task}.{number}", "mode": how.value, "for": str(for_job), "qos": preemption.qos}
+        item = {"id": f"{job_id}.{task}.{number}", "mode": how, "for": str(for_job), "qos": preemption.qos}
         if preemption.lent_by:
             item["lent_by"] = preemption.lent_by
         table.draft.note(EventKind.ATTEMPTS_PREEMPTED, ENGINE, job.trace_id, job_id, item)

@@ -14,12 +14,12 @@ from typing import Final
 from hal.core.model import EventKind, OnNodeLost, StepId, format_duration
 from hal.planes.tasks.attempts.allocation import order_start
 from hal.planes.tasks.attempts.reports import attempts_on, record_loss, record_starts
-from hal.planes.tasks.attempts.stops import order_stop, order_suspension
 from hal.planes.tasks.live.attempt import Attempt
 from hal.planes.tasks.live.job import LiveJob
 from hal.planes.tasks.nodes.arrivals import Arrival
 from hal.planes.tasks.slices import Pace, Work
 from hal.planes.tasks.table.propagation import settle, settling
+from hal.planes.tasks.table.stops import order_stop, order_suspension
 from hal.planes.tasks.table.table import JobTable
 from hal.wire.frames.agent_keeper import StepStarted, StopReason
 from hal.wire.frames.hello import HeldStep

@@ -33,12 +33,12 @@ from hal.planes.tasks.attempts.ends import (
     step_outcome,
 )
 from hal.planes.tasks.attempts.exclusion import exclude_node
-from hal.planes.tasks.attempts.stops import note_eviction, stop_attempt
 from hal.planes.tasks.live.attempt import PREEMPTED, PREEMPTING, SIBLING, Attempt
 from hal.planes.tasks.live.job import LiveJob
 from hal.planes.tasks.nodes.failed_gates import record_failed_prolog
 from hal.planes.tasks.table.attempt_changes import end_attempt, mark_attempt
 from hal.planes.tasks.table.propagation import record_start
+from hal.planes.tasks.table.stops import note_eviction, stop_attempt
 from hal.planes.tasks.table.table import JobTable
 from hal.store.operations import MAX_MESSAGE, Preemption, StepEnd
 from hal.wire.frames.agent_keeper import Refusal, StepExit, StepStarted

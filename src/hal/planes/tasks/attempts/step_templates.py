@@ -5,7 +5,7 @@ Pure.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from msgspec.structs import replace
@@ -15,7 +15,9 @@ from hal.core.model.bundle import FILES_GATE, STAGE_MS
 from hal.core.model.dialects import job_variables
 from hal.core.model.gate import GatePhase, GatePolicy
 from hal.core.model.path_patterns import expand_path, values_of_job
+from hal.core.model.rank_variables import MASTER_ADDR, MASTER_PORT
 from hal.core.model.step_token import job_key
+from hal.planes.tasks.live.attempt import Attempt
 from hal.planes.tasks.live.job import LiveJob
 from hal.wire.frames.agent_keeper import StepTemplate, TemplateGate, TemplateProbe, TemplateService
 
@@ -39,6 +41,22 @@ def holding_template(template: StepTemplate) -> StepTemplate:
         interactive="",
         continues=False,
     )
+
+
+def extension_template(template: StepTemplate, base: Attempt | None, address_of: Callable[[str], str]) -> StepTemplate:
+    """Return what a job's extensions have in common: they run its command, and are told where the base is.
+
+    Args:
+        base: its attempt, beside which they run; None: it has just ended.
+        address_of: where other machines reach a node.
+    """
+    env = template.env | {"HAL_ELASTIC": "extension"}
+    if base is not None:
+        addresses = [address_of(node) for node in base.nodes]
+        env |= {"HAL_BASE_NODES": ",".join(base.nodes), "HAL_BASE_ADDRESSES": ",".join(addresses)}
+        env.setdefault(MASTER_ADDR, addresses[0])
+        env.setdefault(MASTER_PORT, str(base.port))
+    return replace(template, env=env, ranks=False)
 
 
 def step_template(job: LiveJob, secret: str, reached_at: Mapping[str, str]) -> StepTemplate:
@@ -65,6 +83,10 @@ def step_template(job: LiveJob, secret: str, reached_at: Mapping[str, str]) -> S
     if spec.ranks_per_node:
         env["HAL_RANKS_PER_NODE"] = str(spec.ranks_per_node)
         env.setdefault("OMP_NUM_THREADS", str(max(1, cpu_milli // 1000 // spec.ranks_per_node)))
+    if spec.extensions:
+        env["HAL_ELASTIC"] = "base"
+        env["HAL_MIN_NODES"] = str(spec.nodes)
+        env["HAL_MAX_NODES"] = str(spec.nodes + spec.extensions)
     if job.walltime_ms:
         env["HAL_WALLTIME_S"] = str(job.walltime_ms // 1000)
     if spec.dialect is not Dialect.HAL:
@@ -101,7 +123,7 @@ def step_template(job: LiveJob, secret: str, reached_at: Mapping[str, str]) -> S
         + _file_gates(spec),
         secrets=spec.secrets,
         service=None if spec.service is None else _service(spec.service),
-        ranks=spec.nodes > 1 and not spec.first_node,
+        ranks=(spec.nodes > 1 or spec.extensions > 0) and not spec.first_node,
     )
 
 

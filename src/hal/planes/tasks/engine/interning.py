@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
+from msgspec.structs import replace
+
 from hal.core.engine.classes import ClassSpec, Match, OwnerSpec, Requirement
 from hal.core.model import JobSpec, Resources
 from hal.core.model.devices import GPU, WHOLE, asked_beside, beside
@@ -17,6 +19,7 @@ from hal.core.model.facts import GPUS_LABEL, NODE_LABEL, SANDBOX_LABEL, WHOLE_GP
 from hal.core.model.job import Constraint, Operator
 from hal.core.model.policy_scope import Owner
 from hal.core.model.topology.packing import packed_level
+from hal.planes.tasks.live.job import LiveJob
 
 MAX_INTERNED = 4_096
 """Classes (and owners) kept; when more are seen, the table starts again from those of the next events."""
@@ -49,6 +52,8 @@ class Interning:
         self._gpu_reserve = gpu_reserve
         self._class_of: dict[ClassKey, ClassSpec] = {}
         self._owner_of: dict[Owner, OwnerSpec] = {}
+        self._of_extension: dict[tuple[int, int], tuple[ClassSpec, OwnerSpec, ClassSpec, OwnerSpec]] = {}
+        """By the identities of what a job asks for and whose it is: both, and the same of its extensions."""
         self._class_index: dict[int, int] = {}
         self._owner_index: dict[int, int] = {}
         self.classes: tuple[ClassSpec, ...] = ()
@@ -94,6 +99,20 @@ class Interning:
             found = self._owner_of[owner] = OwnerSpec(owner.queue, owner.account, owner.user, owner.qos)
         return found
 
+    def of_extension(self, request: ClassSpec, owner: OwnerSpec) -> tuple[ClassSpec, OwnerSpec]:
+        """What an extension of such a job takes, one node of the same shape, and whose work it is."""
+        found = self._of_extension.get((id(request), id(owner)))
+        if found is None:
+            if len(self._of_extension) >= MAX_INTERNED:
+                self._of_extension.clear()
+            found = self._of_extension[id(request), id(owner)] = (
+                request,
+                owner,
+                replace(request, nodes=1),
+                replace(owner, extension=True),
+            )
+        return found[2], found[3]
+
     def class_index(self, request: ClassSpec) -> int:
         """Its index in `classes`; added when it is new. Indices hold until `fresh` begins another block."""
         index = self._class_index.get(id(request))
@@ -109,6 +128,13 @@ class Interning:
             index = self._owner_index[id(owner)] = len(self.owners)
             self.owners = (*self.owners, owner)
         return index
+
+    def indices(self, job: LiveJob, task: int) -> tuple[int, int]:
+        """The indices of what such a task takes, and of whose work it is."""
+        request, owner = job.request, job.owner
+        if job.spec.is_extension(task):
+            request, owner = self.of_extension(request, owner)
+        return self.class_index(request), self.owner_index(owner)
 
     def fresh(self) -> None:
         """Called between two blocks: start again when the tables have grown beyond their bound."""

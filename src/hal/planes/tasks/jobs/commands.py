@@ -15,7 +15,6 @@ from hal.core.model import (
     plural,
 )
 from hal.planes.tasks.attempts.exclusion import HELD_BY_GATE
-from hal.planes.tasks.attempts.stops import stop_attempt
 from hal.planes.tasks.dependencies.decisions import (
     decide_job,
     is_held_by_rule,
@@ -39,6 +38,7 @@ from hal.planes.tasks.nodes.failed_gates import HELD_BY_PROLOG
 from hal.planes.tasks.slices import Work
 from hal.planes.tasks.submitter import Submitter
 from hal.planes.tasks.table.propagation import apply_decisions, settle, settling
+from hal.planes.tasks.table.stops import stop_attempt
 from hal.planes.tasks.table.table import JobTable
 
 # ── cancel ────────────────────────────────────────────────────────────────────────────────────────────────────────

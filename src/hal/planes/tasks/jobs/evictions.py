@@ -15,7 +15,6 @@ from msgspec.structs import replace
 from hal.core.engine.events import INF
 from hal.core.model import ConflictError
 from hal.core.model.eviction import Evict, EvictMode
-from hal.planes.tasks.attempts.stops import hasten_stop, note_eviction, stop_attempt
 from hal.planes.tasks.jobs.selection import Done, Named, active_attempts, choose, counted, done, refuse_ended, state_now
 from hal.planes.tasks.live.attempt import EVICTED, PREEMPTED, Attempt
 from hal.planes.tasks.live.job import LiveJob
@@ -23,6 +22,7 @@ from hal.planes.tasks.nodes.closures import put_node
 from hal.planes.tasks.slices import Pace, Work
 from hal.planes.tasks.submitter import Submitter
 from hal.planes.tasks.table.propagation import settle, settling
+from hal.planes.tasks.table.stops import hasten_stop, note_eviction, stop_attempt
 from hal.planes.tasks.table.table import JobTable
 from hal.store.operations import Preemption
 

@@ -52,12 +52,14 @@ from hal.planes.tasks.nodes.closures import closed_by_people, closed_to
 from hal.planes.tasks.nodes.failed_gates import HELD_BY_PROLOG
 from hal.planes.tasks.slices import Pace, Work
 from hal.planes.tasks.submitter import Submitter
+from hal.planes.tasks.table.extensions import base_runs, waits_for_base
 from hal.planes.tasks.table.table import JobTable
 
 BRIEF_A_SLICE = 8
 """Jobs whose reasons are found in one turn of the loop."""
 NODES_A_SLICE = 1_024
 """Nodes that are looked at in one turn of the loop."""
+AS_BASE = "its extensions wait for resources as soon as its base runs"
 DRAINED = "node drain"
 """Short for: the nodes that could hold it are drained or cordoned."""
 MAX_NAMED = 5
@@ -86,6 +88,10 @@ def why(table: JobTable, engine: EngineView, job: LiveJob, now_ms: int) -> Verdi
     if verdict is None:
         verdict = _with_changes(table, engine, job, with_pack(job, engine.explain(job.id, now_ms), now_ms), now_ms)
         verdict = _with_eviction(job, _with_closed_nodes(table, job, verdict), now_ms)
+        if job.spec.extensions and base_runs(job):
+            running = len(job.active) - 1
+            grown = f"Its base runs, with {plural(running, 'extension')} of up to {job.spec.extensions}"
+            verdict = replace(verdict, message=f"{grown}; one more {verdict.message}")
     if verdict.reason is Reason.NODES_DOWN and any(closed_by_people(table, job)):
         verdict = replace(verdict, short=DRAINED)
     return replace(verdict, short=short_reason(verdict))
@@ -161,6 +167,8 @@ def _outside_engine(table: JobTable, job: LiveJob, now_ms: int, *, brief: bool =
         brief: without messages that take long to write.
     """
     counts = job.counts
+    if job.spec.extensions and not job.hold and counts.pending == 0 and job.active and waits_for_base(job):
+        return Verdict(job=job.id, reason=Reason.NONE, message=f"{_goes_on(table, job)}; {AS_BASE}")
     if job.hold and job.reason.startswith(BEING_REPLACED):
         return _being_replaced(table, job)
     if counts.pending == 0 and counts.held == 0:

@@ -19,7 +19,6 @@ from hal.core.engine.events import INF
 from hal.core.lifecycle import TaskEvent
 from hal.core.model import ConflictError, EventKind, JobSpec, NotFoundError, SpecError, shown
 from hal.core.model.service import Replacement
-from hal.planes.tasks.attempts.stops import stop_attempt
 from hal.planes.tasks.jobs.commands import cancel
 from hal.planes.tasks.live.attempt import REQUEUED, Attempt
 from hal.planes.tasks.live.job import LiveJob
@@ -28,6 +27,7 @@ from hal.planes.tasks.live.replacing import Replacing, held_by, replacement_of, 
 from hal.planes.tasks.slices import CHEAP_A_SLICE, Pace, Work
 from hal.planes.tasks.submitter import Submitter
 from hal.planes.tasks.table.propagation import settle, settling
+from hal.planes.tasks.table.stops import stop_attempt
 from hal.planes.tasks.table.table import JobTable
 
 LOOK_MS: Final = 1_000

@@ -21,7 +21,6 @@ from hal.core.model import (
     TaskState,
     plural,
 )
-from hal.planes.tasks.attempts.stops import stop_attempt
 from hal.planes.tasks.dependencies.decisions import (
     is_decided,
     wait_again,
@@ -45,6 +44,7 @@ from hal.planes.tasks.slices import A_SLICE, Pace, Work
 from hal.planes.tasks.submitter import Submitter
 from hal.planes.tasks.table.pending_limits import Ask, owner_of_live
 from hal.planes.tasks.table.propagation import apply_decisions, settle, settling
+from hal.planes.tasks.table.stops import stop_attempt
 from hal.planes.tasks.table.table import JobTable
 
 
@@ -93,7 +93,8 @@ def requeue(table: JobTable, job_id: int, named: Named, ended: EndedTasks, by: S
         _forget_revived(table, job)
         raise
     reason = f"requeued by {by.user}"
-    everything = not chosen.whole or job.counts.succeeded == job.spec.tasks
+    # The base is what a job with extensions is for: it runs again though others were cancelled when it had ended.
+    everything = not chosen.whole or job.spec.extensions > 0 or job.counts.succeeded == job.spec.tasks
     inside = ended if chosen.single is None else ended.of(chosen.single)
     again = [
         one

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from hal.core.engine.classes import ClassSpec, OwnerSpec
 from hal.core.engine.events import INF
-from hal.core.lifecycle import TaskCounts
+from hal.core.lifecycle import TaskCounts, job_state
 from hal.core.model import Failed, JobSpec, TaskState
 from hal.planes.tasks.live.attempt import Attempt
 from hal.planes.tasks.live.standings import EndedJob, Phase, Waits, phase_of
@@ -81,6 +81,16 @@ class LiveJob(Struct, kw_only=True, gc=False):
             return TaskState(attempt.state)
         task_range = locate(self.ranges, task)
         return task_range.state if task_range else None
+
+    def state_by_tasks(self) -> TaskState:
+        """The state that follows from those of its tasks; in the end the base of a job with extensions decides alone.
+
+        Extensions never end as failed or timed out, so what is worse than cancelled is the base's.
+        """
+        found = job_state(self.counts)
+        if self.spec.extensions and found.ended and self.succeeded and self.succeeded[0][0] == 0:
+            return TaskState.SUCCEEDED
+        return found
 
     @property
     def key(self) -> tuple[str, str]:

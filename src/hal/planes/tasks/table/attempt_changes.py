@@ -97,16 +97,17 @@ def _end_task(table: JobTable, job: LiveJob, attempt: Attempt, over: AttemptOver
     before, event = TaskState(attempt.state), _TASK_ENDS[following.state]
     after = walk(TASK, before, (event,) if TASK.allows(before, event) else (TaskEvent.FINALISE, event))
     job.counts.move(before, after)
-    if after is TaskState.SUCCEEDED and job.spec.array is not None:
+    if after is TaskState.SUCCEEDED and job.spec.several:
         job.succeeded = added(job.succeeded, attempt.task, attempt.task + 1)
     table.note_tasks(job, attempt.task, 1, before, after)
-    if row.exit_code is not None:
+    of_job = not job.spec.is_extension(attempt.task)
+    if row.exit_code is not None and of_job:
         job.exit_code = max(row.exit_code, job.exit_code or 0)
     if TASK_STATE_OF.get(row.state) is not following.state:
         # Not as the attempt ended (lost once too often, a service restarted too often): the range says how.
         tasks = TaskRange(attempt.task, 1, after, attempt.attempt + 1, 0, attempt.retries, following.reason)
         job.ranges = put(job.ranges, (tasks,))
-    if over.reason is not None:
+    if over.reason is not None and of_job:
         job.reason = over.reason
     if not table.is_unknown_to_engine(job, attempt):
         table.draft.feed.end(job.id, attempt.task, attempt.attempt, False, 0, row.ended_ms)

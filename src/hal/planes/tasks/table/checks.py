@@ -8,7 +8,6 @@ from __future__ import annotations
 from itertools import pairwise
 
 from hal.core.engine.events import INF
-from hal.core.lifecycle import job_state
 from hal.core.model import (
     InternalError,
     TaskState,
@@ -49,7 +48,7 @@ def check_table(table: JobTable) -> None:
                 any(task_range.first <= t < task_range.end for t in job.active for task_range in job.ranges),
                 "an active task is in a range",
             ),
-            (job.state is not job_state(counts), "its state does not follow from its tasks"),
+            (job.state is not job.state_by_tasks(), "its state does not follow from its tasks"),
             (job.state.ended, "it has ended and is still live"),
             ((job.id in table.busy) != bool(job.active), "busy jobs disagree with the attempts"),
             *_waiting_problems(table, job),

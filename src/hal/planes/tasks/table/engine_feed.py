@@ -63,8 +63,7 @@ class EngineFeed:
     ) -> None:
         """Tasks begin to wait for resources. `limits`: priority and walltime (the engine's infinity for none)."""
         self._begin("submit")
-        request = self._interning.class_index(job.request)
-        owner = self._interning.owner_index(job.owner)
+        request, owner = self._interning.indices(job, first)
         self._rows.append(
             (
                 job.id,
@@ -111,8 +110,7 @@ class EngineFeed:
     def adopt(self, job: LiveJob, attempt: Attempt, since_ms: int) -> None:
         """An attempt that the engine did not know holds what its job asks for on its one node, since then."""
         self._begin("adopt")
-        request = self._interning.class_index(job.request)
-        owner = self._interning.owner_index(job.owner)
+        request, owner = self._interning.indices(job, attempt.task)
         walltime = INF if job.walltime_ms is None else job.walltime_ms
         index = len(self._rows)
         self._places.append(attempt.nodes[0])

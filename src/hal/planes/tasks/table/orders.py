@@ -6,6 +6,7 @@ Pure.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from msgspec import Struct
 
@@ -23,12 +24,17 @@ class Eviction(Struct, frozen=True):
     last_grace_ms: int = 0
 
 
+OF_EXTENSIONS: Final = 1 << 60
+"""Added to a job's id: the key of the template of its extensions; more than any id."""
+
+
 @dataclass(slots=True)
 class Orders:
     """What one node is sent after the commit, in this order."""
 
     templates: dict[int, StepTemplate] = field(default_factory=dict)
-    """By job; by its negative id what its steps have in common on nodes where its command does not run."""
+    """By job; by its negative id what its steps have in common on nodes where its command does not run, by its id and
+    `OF_EXTENSIONS` what its extensions have."""
     starts: list[StepStart] = field(default_factory=list)
     """`template` holds that key; whoever frames them puts the position there."""
     lost: list[StepId] = field(default_factory=list)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from hal.core.lifecycle import TaskEvent, job_state
+from hal.core.lifecycle import TaskEvent
 from hal.core.model import EventKind, TaskState
 from hal.planes.tasks.dependencies.changes import (
     ApplyEvent,
@@ -34,6 +34,7 @@ from hal.planes.tasks.live.job import LiveJob
 from hal.planes.tasks.live.standings import SINGLETON, Phase, Waits
 from hal.planes.tasks.live.task_sets import merged
 from hal.planes.tasks.slices import Pace, Work, finished
+from hal.planes.tasks.table.extensions import follow_base
 from hal.planes.tasks.table.table import JobTable
 from hal.planes.tasks.table.worklist import Consequence, JobChanged, PhaseChanged, TasksChanged
 
@@ -89,7 +90,9 @@ def _apply_job_change(table: JobTable, changed: JobChanged) -> Work[None]:
     if changed.job in table.draft.reclassed:
         table.draft.reclassed.discard(changed.job)
         yield from _enter_again(table, job)
-    job.state = job_state(job.counts)
+    if job.spec.extensions:
+        follow_base(table, job, changed.now_ms)
+    job.state = job.state_by_tasks()
     if job.active:
         table.busy.add(job.id)
     else:

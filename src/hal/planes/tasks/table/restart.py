@@ -185,7 +185,7 @@ def _attempt(row: AttemptRow) -> Attempt:
 
 def _succeeded(job: LiveJob, known: TaskSet | None) -> TaskSet:
     """Which tasks of an array succeeded: as the rows say, or all that are nowhere else."""
-    if job.spec.array is None or job.counts.succeeded == 0:
+    if not job.spec.several or job.counts.succeeded == 0:
         return ()
     if known is not None:
         return known
@@ -209,9 +209,9 @@ def _adopted(table: JobTable) -> AllocationsAdopted | None:
     names = {name: index for index, name in enumerate(table.nodes)}
     for job_id in sorted(table.busy):
         job = table.jobs[job_id]
-        request, owner = table.interning.class_index(job.request), table.interning.owner_index(job.owner)
         walltime = INF if job.walltime_ms is None else job.walltime_ms
         for attempt in job.active.values():
+            request, owner = table.interning.indices(job, attempt.task)
             if attempt.port:
                 table.take_port(job.id, attempt)
             if attempt.credit:

@@ -59,7 +59,7 @@ def ended_jobs(store: Store, ids: Sequence[int], going: Collection[int]) -> dict
         if row is None:
             raise SpecError(f"dependencies: there is no job {job}", hint="`hal jobs --all` lists the jobs there are")
         some = row.succeeded > 0 or row.removed_tasks > 0
-        in_part = row.spec.array is not None and row.state is not TaskState.SUCCEEDED and some
+        in_part = row.spec.several and row.state is not TaskState.SUCCEEDED and some
         if in_part and (row.removed >= Removed.ATTEMPTS_GOING or row.removed_tasks):
             what = "some were" if row.removed_tasks else "its attempts were"
             raise SpecError(
@@ -121,7 +121,7 @@ def read_histories(store: Store, jobs: Sequence[int], going: Collection[int]) ->
             if len(page) < MAX_PAGE:
                 break
             after = page[-1].task
-        succeeded = store.succeeded(job) if row.spec.array is not None else ()
+        succeeded = store.succeeded(job) if row.spec.several else ()
         found[job] = History(row, ranges, EndedTasks(ended), succeeded)
     return found
 
