@@ -1,8 +1,9 @@
 """A month of a mixed cluster under virtual time, from one seed; the engine decides.
 
-People, failures of nodes, limits, bookings, licences, work that is taken back. The engine runs behind its production
-`Scheduler`. What it decides is played here, written to a log that must be equal byte for byte whenever the seed is, and
-judged by books of its own: amounts on each node, what each limit has in use, whose time it is on which node.
+People, failures of nodes, limits, bookings, licences, work that is taken back, elastic jobs. The engine runs behind its
+production `Scheduler`. What it decides is played here, written to a log that must be equal byte for byte whenever the
+seed is, and judged by books of its own: amounts on each node, what each limit has in use, whose time it is on which
+node, whether the base of an extension runs.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
+from msgspec.structs import replace
 
 from hal.core.engine import new_state
 from hal.core.engine.checks.invariants import check_invariants
@@ -191,10 +193,20 @@ class Month:
         nodes: about a fifth of them with GPUs, a tenth large.
         days: so long people submit; then all that waits is run out.
         check: verify the engine's tables after every cycle.
+        elastic: a third of the jobs of one task have extensions.
     """
 
-    def __init__(self, seed: int, *, nodes: int = 500, days: int = 30, check: bool = True) -> None:
+    def __init__(
+        self, seed: int, *, nodes: int = 500, days: int = 30, check: bool = True, elastic: bool = False
+    ) -> None:
         self.rng = random.Random(seed)
+        self.elastic = random.Random(seed) if elastic else None
+        self.extensions: dict[int, int] = {}
+        """How many each elastic job has: its tasks from 1 on."""
+        self.let: set[tuple[int, int]] = set()
+        """Extensions that wait."""
+        self.leaving: set[tuple[int, int]] = set()
+        """Bases that were told to leave."""
         self.until_ms = EPOCH_MS + days * DAY_MS
         self.check = check
         self.checked = -1
@@ -302,6 +314,7 @@ class Month:
             task.suspended = False
             self._write("resume", key, task)
             self._go_on(key, task, task.left_ms)
+            self._let_wait(key[0])
         refused = []
         for start in plan.starts:
             key = (int(start["job"]), int(start["task"]))
@@ -312,6 +325,9 @@ class Month:
             if self.rng.random() < 0.01:
                 refused.append(start)
                 continue
+            self.let.discard(key)
+            if task.owner.extension:
+                assert self._base_runs(key[0]), f"{key} starts without its base"
             first, count = int(start["row_offset"]), int(start["row_count"])
             task.nodes = tuple(self.state.node_name(row) for row in plan.rows[first : first + count].tolist())
             assert len(set(task.nodes)) == task.spec.nodes
@@ -319,14 +335,14 @@ class Month:
             self._check_bookings(key, task)
             task.since_ms = self.now_ms
             self.books.move(task, 1)
-            self.waiting[key[0]] -= 1
-            if not self.waiting[key[0]]:
-                del self.waiting[key[0]]
+            self._waits_no_more(key[0])
             for node in task.nodes:
                 self.running[node].add(key)
             self._write("start", key, task, ",".join(task.nodes))
             self.counts["course"] += bool(task.spec.booking)
             self._go_on(key, task, min(task.run_ms, self._longest(task)))
+            if not task.owner.extension:
+                self._let_wait(key[0])
         if refused:
             self.counts["refused"] += len(refused)
             self.scheduler.feed(StartsRefused(np.array(refused, plan.starts.dtype)))
@@ -350,8 +366,12 @@ class Month:
         task, mode = self.tasks[key], MODE_NAMES[int(move["mode"])]
         assert task.nodes, f"{key} is taken back and does not run"
         assert task.attempt == int(move["attempt"])
-        assert task.owner.qos in ("spot", "saved", "idle"), f"{key} of {task.owner.qos} is taken back"
-        assert self.tasks[int(move["for_job"]), int(move["for_task"])].owner.qos == "high"
+        taker = self.tasks[int(move["for_job"]), int(move["for_task"])].owner
+        assert task.owner.extension == (mode == "shrink")
+        assert not taker.extension, f"{key} is taken back for an extension"
+        if not task.owner.extension:
+            assert task.owner.qos in ("spot", "saved", "idle"), f"{key} of {task.owner.qos} is taken back"
+            assert taker.qos == "high"
         self._write(mode, key, task)
         if mode == "suspend":
             task.left_ms -= self.now_ms - task.begun_ms
@@ -361,6 +381,53 @@ class Month:
         else:
             leaves_ms = self.now_ms + self.rng.randint(0, int(move["grace_ms"]))
             self._at(leaves_ms, "leave", (key, task.turn))
+            self.leaving.add(key)
+        if not task.owner.extension:
+            self._send_away(key[0])
+
+    # ── extensions ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _base_runs(self, job: int) -> bool:
+        base = self.tasks[job, 0]
+        return bool(base.nodes) and not base.suspended and (job, 0) not in self.leaving
+
+    def _let_wait(self, job: int) -> None:
+        """The base runs: its extensions wait that do not run and have not ended."""
+        if not self._base_runs(job):
+            return
+        for number in range(1, self.extensions.get(job, 0) + 1):
+            key, task = (job, number), self.tasks[job, number]
+            if task.over or task.nodes or key in self.let:
+                continue
+            rows = submit_rows(1)
+            rows["job"], rows["first_task"], rows["attempt"], rows["submit_ms"], rows["walltime_ms"] = (
+                job, number, task.attempt, self.now_ms, task.walltime_ms,
+            )  # fmt: skip
+            rows["eligible_ms"] = self.now_ms
+            self.let.add(key)
+            self.waiting[job] += 1
+            self.scheduler.feed(JobsSubmitted(rows, (task.spec,), (task.owner,)))
+
+    def _send_away(self, job: int) -> None:
+        """The base does not run: none of its extensions waits, and those that run leave; for good where it is over."""
+        over = self.tasks[job, 0].over
+        for number in range(1, self.extensions.get(job, 0) + 1):
+            key, task = (job, number), self.tasks[job, number]
+            if key in self.let:
+                self.let.discard(key)
+                one = np.array([number], np.int64)
+                self.scheduler.feed(JobsCancelled(np.array([job], np.int64), one, np.ones(1, np.int64)))
+                self._waits_no_more(job)
+            if task.nodes:
+                task.turn += 1
+                self.leaving.add(key)
+                self._at(self.now_ms + self.rng.randint(0, 30 * SECOND_MS), "leave", (key, task.turn))
+            task.over = task.over or (over and not task.nodes)
+
+    def _waits_no_more(self, job: int) -> None:
+        self.waiting[job] -= 1
+        if not self.waiting[job]:
+            del self.waiting[job]
 
     def _check_bookings(self, key: tuple[int, int], task: Task) -> None:
         """Whatever it does, it is off the nodes before they are somebody else's; in a booking it stays inside."""
@@ -422,7 +489,9 @@ class Month:
     def _leave(self, key: tuple[int, int], task: Task, how: str, *, requeue: bool) -> None:
         rows = np.zeros(1, END)
         rows["job"], rows["task"], rows["attempt"], rows["ended_ms"] = *key, task.attempt, self.now_ms
-        if requeue:
+        alone = task.owner.extension and not self._base_runs(key[0])
+        waits = requeue and not alone
+        if waits:
             rows["requeue"], rows["eligible_ms"] = 1, self.now_ms + SECOND_MS
         self.scheduler.feed(AttemptsEnded(rows))
         self._write(how, key, task)
@@ -432,11 +501,17 @@ class Month:
             self.running[node].discard(key)
         task.nodes, task.suspended = (), False
         task.turn += 1
-        if requeue:
-            task.attempt += 1
+        self.leaving.discard(key)
+        task.attempt += 1
+        if waits:
             self.waiting[key[0]] += 1
+            if task.owner.extension:
+                self.let.add(key)
+        task.over = not requeue or (alone and self.tasks[key[0], 0].over)
+        if task.owner.extension:
+            self._let_wait(key[0])
         else:
-            task.over = True
+            self._send_away(key[0])
 
     def _do_submit(self, _: object) -> None:
         rng = self.rng
@@ -468,6 +543,11 @@ class Month:
         for number in range(tasks):
             run_ms = max(SECOND_MS, int(walltime_ms * self.rng.betavariate(1.2, 2.0)))
             self.tasks[self.last_job, number] = Task(spec, owner, walltime_ms, run_ms)
+        if self.elastic is not None and tasks == 1 and not spec.booking and self.elastic.random() < 1 / 3:
+            self.extensions[self.last_job] = self.elastic.randint(1, 6)
+            for number in range(1, self.extensions[self.last_job] + 1):
+                one = Task(replace(spec, nodes=1), replace(owner, extension=True), walltime_ms, walltime_ms)
+                self.tasks[self.last_job, number] = one
         self.waiting[self.last_job] = tasks
         self.counts["submitted"] += tasks
         self.scheduler.feed(JobsSubmitted(rows, (spec,), (owner,)))
@@ -535,6 +615,7 @@ class Month:
         number = 0
         while (task := self.tasks.get((job, number))) is not None:
             task.over = task.over or not task.nodes
+            self.let.discard((job, number))
             number += 1
 
     def _do_release(self, job: int) -> None:

@@ -15,25 +15,26 @@ from tests.simulation.month import Month
 AGAIN = """
 import hashlib, sys
 from tests.simulation.month import Month
-seed, nodes, days = map(int, sys.argv[1:])
-print(hashlib.sha256(Month(seed, nodes=nodes, days=days, check=False).run()).hexdigest())
+seed, nodes, days, elastic = map(int, sys.argv[1:])
+month = Month(seed, nodes=nodes, days=days, check=False, elastic=bool(elastic))
+print(hashlib.sha256(month.run()).hexdigest())
 """
 
 
-def again(seed: int, nodes: int, days: int) -> str:
+def again(seed: int, nodes: int, days: int, *, elastic: bool) -> str:
     """The digest of the log of the same seed in another process, whose strings hash otherwise, and without checks."""
-    command = [sys.executable, "-c", AGAIN, str(seed), str(nodes), str(days)]
+    command = [sys.executable, "-c", AGAIN, str(seed), str(nodes), str(days), str(int(elastic))]
     env = {**os.environ, "PYTHONHASHSEED": "7"}
     root = Path(__file__).parents[2]
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=env, cwd=root)
     return done.stdout.strip()
 
 
-def same_month_twice(seed: int, nodes: int, days: int) -> Month:
+def same_month_twice(seed: int, nodes: int, days: int, *, elastic: bool = False) -> Month:
     """Play it, with checks; and again elsewhere, to the same bytes."""
-    month = Month(seed, nodes=nodes, days=days)
+    month = Month(seed, nodes=nodes, days=days, elastic=elastic)
     log = month.run()
-    assert again(seed, nodes, days) == hashlib.sha256(log).hexdigest()
+    assert again(seed, nodes, days, elastic=elastic) == hashlib.sha256(log).hexdigest()
     return month
 
 
@@ -44,10 +45,16 @@ def test_some_days_of_a_small_cluster_are_reproduced_byte_for_byte() -> None:
     assert month.counts["refused"]
 
 
+def test_elastic_jobs_grow_and_shrink_beside_everything_else() -> None:
+    """Forty nodes, a week: no extension starts without its base, and nobody leaves for one."""
+    month = same_month_twice(4, 40, 7, elastic=True)
+    assert month.counts["shrink"]
+
+
 @pytest.mark.slow
 def test_thirty_days_of_five_hundred_nodes() -> None:
     """Every capability at once, some tens of thousands of tasks: nothing lost, doubled or above its limit."""
-    month = same_month_twice(1, 500, 30)
+    month = same_month_twice(1, 500, 30, elastic=True)
     assert month.counts["end"] > 10_000
     seen = ("lost", "refused", "cancel", "hold", "raise", "requeue", "checkpoint", "suspend", "resume", "course")
-    assert min(month.counts[what] for what in seen) > 0
+    assert min(month.counts[what] for what in (*seen, "shrink")) > 0

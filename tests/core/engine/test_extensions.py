@@ -17,6 +17,7 @@ from hal.core.kernels.structures.layout import RUN_ON
 from hal.core.model.policy import Policy, PreemptMode
 from tests.core.engine.clusters import Starts, engine
 from tests.core.engine.test_preempting import A, B, config, job, over, play, taken
+from tests.core.engine.why.test_wants import asked
 
 SECOND = 1_000
 ORDERS = ("fcfs", "sjf", "priority")
@@ -110,6 +111,13 @@ def test_no_extension_leaves_where_its_leaving_would_not_help() -> None:
     play(scheduler, 0, job(1, 4, "", walltime_ms=600 * SECOND), extensions(2, 1))
     play(scheduler, 1 * SECOND, job(3, 4, "", gang=2))
     assert taken(sink) == []
+
+
+def test_extensions_want_no_machine() -> None:
+    """One waits beside a job that does, too: what could be rented for is the job's node alone."""
+    state, _sink, scheduler = engine(EngineConfig(policy=Policy()), A)
+    play(scheduler, 0, job(1, 4, ""), extensions(2, 3), job(3, 4, ""))
+    assert [(row.jobs, row.tasks) for row in asked(state)] == [(1, 1)]
 
 
 def test_without_extensions_nobody_has_a_standing_more() -> None:

@@ -127,7 +127,7 @@ class PlaneMachine(RuleBasedStateMachine):
                 row = self.store.job(job_id)
                 assert row is not None
                 succeeded = (
-                    self.store.succeeded(job_id) if row.state is not TaskState.SUCCEEDED and row.spec.array else ()
+                    self.store.succeeded(job_id) if row.state is not TaskState.SUCCEEDED and row.spec.several else ()
                 )
                 ended[job_id] = EndedJob(row.id, row.name, row.state, row.tasks, succeeded)
             jobs = self.plane.submit(batch, BY, self.now_ms, ended=ended)
@@ -203,7 +203,7 @@ class PlaneMachine(RuleBasedStateMachine):
         if job not in self.plane._table.jobs:
             if task is not None and task >= row.tasks:
                 return
-            self.plane.revive(row, self.store.ranges(job), self.store.succeeded(job) if row.spec.array else ())
+            self.plane.revive(row, self.store.ranges(job), self.store.succeeded(job) if row.spec.several else ())
         self.plane.requeue(job, task, ended, BY, self.now_ms)
 
     @rule(data=st.data(), fails=st.booleans(), credit=st.booleans())

@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from hal.core.engine.classes import ClassSpec
 from hal.core.engine.state import State
+from hal.core.engine.tables.qos import EXTENSION
 from hal.core.engine.why.licensed import unlicensed
 from hal.core.engine.why.refused import refused
 from hal.core.kernels.structures import layout as L
@@ -94,10 +95,10 @@ class Wants:
         buckets = work.active[: int(state.meta[L.M_ACTIVE])]
         self.owner_specs = list(state.shares.owner_specs)
         """Whose work it is, by the owner's number."""
-        if user:
-            buckets = buckets[
-                np.array([spec.user == user for spec in self.owner_specs], np.bool_)[work.buckets[buckets, L.B_OWNER]]
-            ]
+        if user or EXTENSION in state.shares.standing_ids:
+            # Extensions of jobs want nothing: they take what is there, and no machine is worth renting for them.
+            wanted = [user in ("", spec.user) and not spec.extension for spec in self.owner_specs]
+            buckets = buckets[np.array(wanted, np.bool_)[work.buckets[buckets, L.B_OWNER]]]
         buckets = buckets[np.lexsort((buckets, work.buckets[buckets, L.B_CLASS]))]
         table = work.buckets[buckets]
         self.buckets: Ints = buckets

@@ -108,7 +108,7 @@ class Interning:
             found = self._of_extension[id(request), id(owner)] = (
                 request,
                 owner,
-                replace(request, nodes=1),
+                replace(request, nodes=1, within=""),
                 replace(owner, extension=True),
             )
         return found[2], found[3]
