@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from hal.core.engine.config import EngineConfig
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+
+from hal.core.engine.checks.invariants import check_invariants
+from hal.core.engine.config import Backfill, EngineConfig
 from hal.core.model import Reason
 from hal.core.model.devices import asked_beside, left_beside
+from tests.examples import examples
 from tests.planes.tasks.gpu_site import GpuSite
 
 CORES = 64
@@ -82,3 +89,62 @@ def test_a_node_with_less_than_is_reserved_leaves_nothing() -> None:
     assert left == {"cpu-beside-gpus": 0, "memory-beside-gpus": 32 << 30}
     assert left_beside({"cpu": 64_000}, {"cpu": 12_000}) == {"cpu-beside-gpus": 64_000}
     assert asked_beside({"cpu": 4_000, "gpu": 500}, reserve) == {}
+
+
+class Beside(RuleBasedStateMachine):
+    """Work with parts of GPUs, with whole ones and with none, packed on two nodes, in any order of starts, ends, failed
+    commits and restarts."""
+
+    backfill = Backfill.EASY
+
+    def __init__(self) -> None:
+        super().__init__()
+        config = EngineConfig(placement="auto", gpu_parts=True, gpu_reserve=RESERVE, backfill=self.backfill)
+        self.site = GpuSite(nodes=2, config=config)
+
+    @rule(
+        gpus=st.sampled_from(["0", "0", "0.3", "0.5", "1", "2"]), cores=st.sampled_from([1, 6, 12]),
+        tasks=st.integers(1, 3), fails=st.booleans(),
+    )  # fmt: skip
+    def submit(self, gpus: str, cores: int, tasks: int, fails: bool) -> None:
+        array = {"array": tasks} if tasks > 1 else {}
+        self.site.submit(request={"cpu": cores} | ({"gpu": gpus} if gpus != "0" else {}), **array)
+        self.site.turn(fails=fails)
+
+    @rule(which=st.integers(0, 9), fails=st.booleans())
+    def end(self, which: int, fails: bool) -> None:
+        running = sorted(self.site.running())
+        if running:
+            self.site.end(*running[which % len(running)])
+            self.site.turn(fails=fails)
+
+    @rule()
+    def restart(self) -> None:
+        self.site.restart()
+
+    @invariant()
+    def work_without_gpus_has_what_is_left_to_it(self) -> None:
+        """Sixteen of the 64 cores of each node; no GPU is given more than once over, and no node more than it has."""
+        others, gpus = dict.fromkeys(self.site.names, 0), dict[str, int]()
+        for (job, _task), attempt in self.site.running().items():
+            request = self.site.plane._table.jobs[job].spec.request
+            for node, held in zip(attempt.nodes, attempt.gpus or ((),), strict=True):
+                others[node] += 0 if request.get("gpu") else request["cpu"]
+                for one in held:
+                    gpus[one.id] = gpus.get(one.id, 0) + one.milli
+        assert max(others.values()) <= 16_000
+        assert max(gpus.values(), default=0) <= 1_000
+        check_invariants(self.site.engine.state)
+
+
+class BesideConservatively(Beside):
+    """The same with timelines."""
+
+    backfill = Backfill.CONSERVATIVE
+
+
+@pytest.mark.parametrize("machine", [Beside, BesideConservatively])
+def test_safety_gpus_keep_the_cores_that_are_reserved_for_them(machine: type[Beside]) -> None:
+    run_state_machine_as_test(
+        machine, settings=settings(max_examples=examples(30), stateful_step_count=15, deadline=None)
+    )
