@@ -1,9 +1,10 @@
 """A month of a mixed cluster under virtual time, from one seed; the engine decides.
 
-People, failures of nodes, limits, bookings, licences, work that is taken back, elastic jobs. The engine runs behind its
-production `Scheduler`. What it decides is played here, written to a log that must be equal byte for byte whenever the
-seed is, and judged by books of its own: amounts on each node, what each limit has in use, whose time it is on which
-node, whether the base of an extension runs.
+People, failures of nodes, limits, bookings, licences, work that is taken back, elastic jobs, racks, taints, GPUs and
+parts of them. The engine runs behind its production `Scheduler`, and production's book binds GPUs. What is decided is
+played here, written to a log that must be equal byte for byte whenever the seed is, and judged by books of its own:
+amounts on each node, the parts of each GPU, what each limit has in use, whose time it is on which node, who is in one
+rack, whether the base of an extension runs.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import heapq
 import random
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from msgspec.structs import replace
@@ -26,7 +27,6 @@ from hal.core.engine.events import (
     AttemptsEnded,
     BookingsChanged,
     ConfigChanged,
-    Health,
     JobsCancelled,
     JobsHeld,
     JobsReleased,
@@ -42,6 +42,9 @@ from hal.core.engine.plan import Plan
 from hal.core.engine.scheduler import Scheduler
 from hal.core.engine.tables.bookings import BookingSpec
 from hal.core.engine.tables.qos import MODE_NAMES
+from hal.core.model import NodeState
+from hal.core.model.devices import COUNTED_BESIDE, GPU, WHOLE, HeldGpus, beside
+from hal.core.model.facts import Facts, GpuFacts
 from hal.core.model.policy import (
     Account,
     Discipline,
@@ -54,7 +57,10 @@ from hal.core.model.policy import (
     Weights,
 )
 from hal.core.model.resources import Resources
+from hal.core.model.topology.tree import Domain, Topology
 from hal.core.model.units import Duration
+from hal.planes.tasks import GpuBook, node_spec
+from hal.store.operations import NodeAbout, NodeRow
 
 SECOND_MS: Final = 1_000
 HOUR_MS: Final = 3_600_000
@@ -70,6 +76,16 @@ MEAN_PAUSE_S: Final = 160_000
 """Between two submissions by day, for each node of the cluster."""
 RUNNING_OF_A_USER: Final = 120
 GPUS_OF_ML: Final = 200
+GPUS_OF_A_NODE: Final = 8
+MILLI_OF_ML: Final = (300, 500, 1_000, 1_000, 2_000, 4_000, 8_000, 8_000)
+"""What its jobs ask for of each node, thousandths of GPUs."""
+NODES_OF_A_RACK: Final = 8
+RACKS_OF_A_ROW: Final = 5
+LEVELS: Final = ("row", "rack")
+KEPT_FOR_GPUS: Final = {"gpu": ""}
+"""Taint of every third node with GPUs: only work that wants some tolerates it."""
+UPKEEP: Final = {"upkeep": "disk"}
+"""Taint of nodes that somebody looks after for some hours: what runs there stays, and a little work tolerates it."""
 CPUS_OF_A_LAB: Final = 3_000
 """Of the limits `bio` and `phys`, which lend each other what they do not use."""
 LICENCES: Final = 12
@@ -107,11 +123,14 @@ def policy_of(half_life_h: int = 24) -> Policy:
         licences={"solver": LICENCES},
         limits={
             "user": Limit(name="user", user="*", running=RUNNING_OF_A_USER),
-            "ml": Limit(name="ml", account="ml", resources=Resources({"gpu": GPUS_OF_ML})),
+            "ml": Limit(name="ml", account="ml", resources=Resources({"gpu": GPUS_OF_ML * WHOLE})),
             "bio": Limit(name="bio", account="bio", resources=Resources({"cpu": CPUS_OF_A_LAB}), cohort="labs"),
             "phys": Limit(name="phys", account="phys", resources=Resources({"cpu": CPUS_OF_A_LAB}), cohort="labs"),
             "guest": Limit(
-                name="guest", account="guest", hours=Resources({"gpu": GUEST_GPU_HOURS}), period=Duration(PERIOD_MS)
+                name="guest",
+                account="guest",
+                hours=Resources({"gpu": GUEST_GPU_HOURS * WHOLE}),
+                period=Duration(PERIOD_MS),
             ),
         },
         weights=Weights(age=50.0, fairshare=10_000.0, size=1.0),
@@ -129,6 +148,8 @@ class Task:
     run_ms: int
     attempt: int = 1
     nodes: tuple[str, ...] = ()
+    gpus: tuple[HeldGpus, ...] = ()
+    """Of each of its nodes."""
     since_ms: int = -1
     left_ms: int = 0
     """What is to be done after the last suspension."""
@@ -145,18 +166,25 @@ class Books:
     """What is in use, by this side's own arithmetic."""
 
     free: dict[str, dict[str, int]]
+    cards: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Thousandths held, by node and GPU."""
     users: Counter[str] = field(default_factory=Counter)
     ml_gpus: int = 0
     lab_cpus: Counter[str] = field(default_factory=Counter)
     licences: int = 0
     guest_ms: Counter[int] = field(default_factory=Counter)
-    """GPU milliseconds of guests, by the period in which they started."""
+    """Thousandths of GPUs times milliseconds of guests, by the period in which they started."""
 
     def move(self, task: Task, sign: int) -> None:
         """A task takes (1) or gives back (-1) what it asks for."""
         for name, amount in task.spec.request.items():
-            if name != "cpu" or not task.suspended:
+            if name not in COUNTED_BESIDE and (name != "cpu" or not task.suspended):
                 self.hold(task, name, sign * amount)
+        for node, gpus in zip(task.nodes, task.gpus, strict=False):
+            assert sum(one.milli for one in gpus) == task.spec.request[GPU], f"{node}: GPUs of another number"
+            for one in gpus:
+                self.cards[node, one.id] += sign * one.milli
+                assert self.cards[node, one.id] <= WHOLE, f"{one.id} of {node} is given more than once over"
         self.licences += sign * task.spec.licences.get("solver", 0)
         assert self.licences <= LICENCES, "more licences are used than there are"
         width = task.spec.nodes
@@ -164,7 +192,7 @@ class Books:
         assert self.users[task.owner.user] <= RUNNING_OF_A_USER, f"{task.owner.user} runs too much"
         if task.owner.account in ACCOUNTS["ml"]:
             self.ml_gpus += sign * width * task.spec.request.get("gpu", 0)
-            assert self.ml_gpus <= GPUS_OF_ML, "ml holds too many GPUs"
+            assert self.ml_gpus <= GPUS_OF_ML * WHOLE, "ml holds too many GPUs"
         if task.owner.account in ("bio", "phys"):
             self.lab_cpus[task.owner.account] += sign * width * task.spec.request.get("cpu", 0)
             assert self.lab_cpus.total() <= 2 * CPUS_OF_A_LAB, "the labs hold more than they have together"
@@ -182,7 +210,21 @@ class Books:
         if task.owner.account == "guest" and gpus:
             period = task.since_ms // PERIOD_MS
             self.guest_ms[period] += gpus * (now_ms - task.since_ms)
-            assert self.guest_ms[period] <= GUEST_GPU_HOURS * HOUR_MS, "guests used more hours than they have"
+            assert self.guest_ms[period] <= GUEST_GPU_HOURS * WHOLE * HOUR_MS, "guests used more hours than they have"
+
+
+def _topology(names: list[str]) -> Topology:
+    """Racks of neighbours, in rows."""
+    racks = -(-len(names) // NODES_OF_A_RACK)
+    rows = -(-racks // RACKS_OF_A_ROW)
+    return Topology(
+        levels=LEVELS,
+        domains=(
+            *(Domain(f"row{row}", 0, -1) for row in range(rows)),
+            *(Domain(f"row{rack // RACKS_OF_A_ROW}/rack{rack}", 1, rack // RACKS_OF_A_ROW) for rack in range(racks)),
+        ),
+        places={name: rows + at // NODES_OF_A_RACK for at, name in enumerate(names)},
+    )
 
 
 class Month:
@@ -211,11 +253,13 @@ class Month:
         self.check = check
         self.checked = -1
         self.widest = nodes // 8
-        self.specs = [self._node(number, nodes) for number in range(nodes)]
-        self.books = Books({spec.name: dict(spec.capacity) for spec in self.specs})
+        self.rows = {row.name: row for row in (self._node(number, nodes) for number in range(nodes))}
+        self.topology = _topology(list(self.rows))
+        self.gpus = GpuBook(parts=True)
+        self.books = Books({row.name: dict(row.capacity) for row in self.rows.values()})
         self.down: set[str] = set()
         self.tasks: dict[tuple[int, int], Task] = {}
-        self.running: dict[str, set[tuple[int, int]]] = {spec.name: set() for spec in self.specs}
+        self.running: dict[str, set[tuple[int, int]]] = {name: set() for name in self.rows}
         self.waiting: Counter[int] = Counter()
         self.log: list[str] = []
         self.counts: Counter[str] = Counter()
@@ -223,16 +267,18 @@ class Month:
         self.now_ms = EPOCH_MS
         self.plans: list[Plan] = []
         config = EngineConfig(
-            order="priority", placement="best-fit", backfill=Backfill.EASY, slice_work=400_000, policy=policy_of()
-        )
+            order="priority", placement="best-fit", backfill=Backfill.EASY, slice_work=400_000, policy=policy_of(),
+            levels=LEVELS, gpu_parts=True,
+        )  # fmt: skip
         self.state = new_state(config)
         self.scheduler = Scheduler(self.state, self)
-        self.scheduler.feed(NodesChanged(tuple(self.specs)))
+        self.scheduler.feed(NodesChanged(tuple(self._spec(row) for row in self.rows.values())))
         self.queue: list[tuple[int, int, str, object]] = []
         self.order = 0
         self._at(EPOCH_MS, "submit")
         self._at(EPOCH_MS + HOUR_MS, "fail")
         self._at(EPOCH_MS + HOUR_MS, "person")
+        self._at(EPOCH_MS + HOUR_MS, "upkeep")
         self._at(EPOCH_MS + days * DAY_MS // 2, "policy")
         self.bookings = self._bookings(days)
         self._at(EPOCH_MS, "bookings")
@@ -242,24 +288,46 @@ class Month:
                 self._at(booking.start_ms - self.rng.randrange(8) * HOUR_MS, "course", booking)
 
     @staticmethod
-    def _node(number: int, nodes: int) -> NodeSpec:
+    def _node(number: int, nodes: int) -> NodeRow:
         name = f"n{number:03d}"
         if number < nodes // 5:
-            return NodeSpec(name, {"cpu": 64, "memory": 512, "gpu": 8}, {"kind": "gpu"})
+            half = GPUS_OF_A_NODE // 2
+            gpus = tuple(
+                GpuFacts(
+                    index=at,
+                    uuid=f"{name}-gpu{at}",
+                    numa=at // half,
+                    links=tuple("NV4" if at != to and at // half == to // half else "" for to in range(2 * half)),
+                )
+                for at in range(GPUS_OF_A_NODE)
+            )
+            facts = Facts(gpus=gpus, bound_gpus=tuple(range(GPUS_OF_A_NODE)))
+            about = NodeAbout(facts=facts, taints=KEPT_FOR_GPUS if number % 3 == 2 else {})
+            capacity = {"cpu": 64, "memory": 512, GPU: GPUS_OF_A_NODE * WHOLE}
+            return NodeRow(name, capacity, {"kind": "gpu"}, about=about)
         if number < nodes * 3 // 10:
-            return NodeSpec(name, {"cpu": 64, "memory": 2_048}, {"kind": "fat"})
-        return NodeSpec(name, {"cpu": 32, "memory": 128}, {"kind": "plain"})
+            return NodeRow(name, {"cpu": 64, "memory": 2_048}, {"kind": "fat"})
+        return NodeRow(name, {"cpu": 32, "memory": 128}, {"kind": "plain"})
+
+    def _spec(self, row: NodeRow) -> NodeSpec:
+        """The node as a controller tells the engine of it."""
+        return node_spec(row, self.gpus, self.topology, {})
+
+    def _tell(self, name: str, **changes: Any) -> None:
+        """A node is otherwise from now on."""
+        row = self.rows[name] = replace(self.rows[name], **changes)
+        self.scheduler.feed(NodesChanged((self._spec(row),)))
 
     def _bookings(self, days: int) -> list[BookingSpec]:
         found = []
         for day in range(days):
             noon = EPOCH_MS + day * DAY_MS
-            count = max(len(self.specs) // 10, 1)
+            count = max(len(self.rows) // 10, 1)
             start = noon + 13 * HOUR_MS
             found.append(BookingSpec(f"course-{day}", start, start + COURSE_H * HOUR_MS, count=count, booking="course"))
             if day % 7 == 6:
-                first = self.rng.randrange(len(self.specs))
-                nodes = tuple(spec.name for spec in (2 * self.specs)[first : first + len(self.specs) // 8])
+                first = self.rng.randrange(len(self.rows))
+                nodes = tuple((2 * list(self.rows))[first : first + len(self.rows) // 8])
                 start = noon + 8 * HOUR_MS
                 end = start + MAINTENANCE_H * HOUR_MS
                 found.append(BookingSpec(f"maintenance-{day}", start, end, nodes=nodes, maintenance=True, overlap=True))
@@ -299,6 +367,7 @@ class Month:
             plans, self.plans = self.plans, []
             for plan in plans:
                 self._play(plan)
+            self._tell_gpus()
             if not step.more and not plans:
                 return step.wake_ms
         raise AssertionError("the engine plans without end")
@@ -325,11 +394,17 @@ class Month:
             if self.rng.random() < 0.01:
                 refused.append(start)
                 continue
+            first, count = int(start["row_offset"]), int(start["row_count"])
+            task.nodes = tuple(self.state.node_name(row) for row in plan.rows[first : first + count].tolist())
+            if not self._bind(task):
+                task.nodes = ()
+                refused.append(start)
+                self.counts["unbound"] += 1
+                continue
             self.let.discard(key)
             if task.owner.extension:
                 assert self._base_runs(key[0]), f"{key} starts without its base"
-            first, count = int(start["row_offset"]), int(start["row_count"])
-            task.nodes = tuple(self.state.node_name(row) for row in plan.rows[first : first + count].tolist())
+            self._check_place(key, task)
             assert len(set(task.nodes)) == task.spec.nodes
             assert not self.down.intersection(task.nodes), f"{key} starts on a node that is down"
             self._check_bookings(key, task)
@@ -346,6 +421,39 @@ class Month:
         if refused:
             self.counts["refused"] += len(refused)
             self.scheduler.feed(StartsRefused(np.array(refused, plan.starts.dtype)))
+
+    def _bind(self, task: Task) -> bool:
+        """Choose its GPUs on each of its nodes; False: another start of the plan has taken the part that it needs."""
+        milli = task.spec.request.get(GPU, 0)
+        if not milli:
+            return True
+        chosen = [self.gpus.bind(self.rows[node], milli) for node in task.nodes]
+        found = tuple(one for one in chosen if one is not None)
+        if len(found) < len(chosen):
+            return False
+        task.gpus = found
+        self.gpus.take(task.nodes, found)
+        self.counts["shared"] += milli % WHOLE > 0
+        return True
+
+    def _tell_gpus(self) -> None:
+        """Tell the engine what is left of GPUs that are shared."""
+        for row in self.gpus.take_untold(self.rows):
+            self.scheduler.feed(NodesChanged((self._spec(row),)))
+
+    def _check_place(self, key: tuple[int, int], task: Task) -> None:
+        """Its nodes are in one domain if it asks for that, and have no taint that it does not tolerate."""
+        level = task.spec.within
+        if level:
+            domains = {self.topology.domains_of(node, {})[LEVELS.index(level)] for node in task.nodes}
+            assert len(domains) == 1, f"{key} is in several domains of {level}"
+            assert "" not in domains, f"{key} is in no {level}"
+            self.counts["within"] += 1
+        for node in task.nodes:
+            taints = self.rows[node].about.taints
+            missing = set(taints) - {text.partition("=")[0] for text in task.spec.tolerates}
+            assert not missing, f"{key} starts on {node} and does not tolerate {missing}"
+            self.counts["tolerated"] += bool(taints)
 
     def _longest(self, task: Task) -> int:
         """What runs in a booking ends with it."""
@@ -499,7 +607,8 @@ class Month:
         self.books.move(task, -1)
         for node in task.nodes:
             self.running[node].discard(key)
-        task.nodes, task.suspended = (), False
+        self.gpus.give(task.nodes, task.gpus)
+        task.nodes, task.gpus, task.suspended = (), (), False
         task.turn += 1
         self.leaving.discard(key)
         task.attempt += 1
@@ -518,7 +627,7 @@ class Month:
         hour = (self.now_ms // HOUR_MS) % 24
         if self.now_ms < self.until_ms:
             # Twice as much by day as by night.
-            pause_s = (1 if 8 <= hour < 20 else 2) * MEAN_PAUSE_S / len(self.specs)
+            pause_s = (1 if 8 <= hour < 20 else 2) * MEAN_PAUSE_S / len(self.rows)
             self._at(self.now_ms + int(rng.expovariate(1 / pause_s) * SECOND_MS), "submit")
         account = rng.choice([name for projects in ACCOUNTS.values() for name in projects])
         user = f"{account}{int(rng.paretovariate(0.8)) % 8}"
@@ -555,12 +664,18 @@ class Month:
     def _work(self, account: str) -> tuple[ClassSpec, int]:
         rng = self.rng
         if account in ("nlp", "vision", "guest") and rng.random() < 0.6:
-            gpus = rng.choice((1, 1, 2) if account == "guest" else (1, 1, 2, 4, 8, 8))
+            milli = rng.choice((250, 500, 1_000, 2_000) if account == "guest" else MILLI_OF_ML)
+            gpus = max(milli // WHOLE, 1)
             nodes = rng.choice((1, 2, 4)) if gpus == 8 else 1
-            return ClassSpec({"cpu": gpus * 6, "memory": gpus * 32, "gpu": gpus}, nodes), 1
+            within = rng.choice(("", "row", "rack")) if nodes > 1 else ""
+            request = {"cpu": gpus * 6, "memory": gpus * 32, GPU: milli, **beside(milli)}
+            return ClassSpec(request, nodes, within=within, tolerates=("gpu",)), 1
         kind = rng.random()
         if kind < 0.45:
-            return ClassSpec({"cpu": 32, "memory": 64}, min(rng.choice((2, 8, 16, 32, 64, 64)), self.widest)), 1
+            width = min(rng.choice((2, 8, 16, 32, 64, 64)), self.widest)
+            within = rng.choice(("", "", "rack")) if 1 < width <= NODES_OF_A_RACK // 2 else ""
+            tolerates = rng.choice(((), (), (), ("upkeep=disk",)))
+            return ClassSpec({"cpu": 32, "memory": 64}, width, within=within, tolerates=tolerates), 1
         if kind < 0.55:
             fat = (Requirement("kind", Match.IN, ("fat",)),)
             return ClassSpec({"cpu": rng.choice((8, 32)), "memory": rng.choice((256, 1_024))}, 1, fat), 1
@@ -575,19 +690,36 @@ class Month:
         if self.now_ms >= self.until_ms:
             return
         self._at(self.now_ms + int(self.rng.expovariate(1 / 90) * 60 * SECOND_MS), "fail")
-        spec = self.rng.choice(self.specs)
-        if spec.name in self.down:
+        name = self.rng.choice(list(self.rows))
+        if name in self.down:
             return
-        self.down.add(spec.name)
+        self.down.add(name)
         self.counts["failures"] += 1
-        self.scheduler.feed(NodesChanged((NodeSpec(spec.name, spec.capacity, spec.labels, Health.DOWN),)))
-        for key in sorted(self.running[spec.name]):
+        self._tell(name, state=NodeState.DOWN)
+        for key in sorted(self.running[name]):
             self._leave(key, self.tasks[key], "lost", requeue=True)
-        self._at(self.now_ms + self.rng.randrange(HOUR_MS, 12 * HOUR_MS), "return", spec)
+        self._at(self.now_ms + self.rng.randrange(HOUR_MS, 12 * HOUR_MS), "return", name)
 
-    def _do_return(self, spec: NodeSpec) -> None:
-        self.down.discard(spec.name)
-        self.scheduler.feed(NodesChanged((spec,)))
+    def _do_return(self, name: str) -> None:
+        self.down.discard(name)
+        self._tell(name, state=NodeState.UP)
+
+    def _do_upkeep(self, _: object) -> None:
+        """Somebody looks after a node: for some hours only work that tolerates that begins there."""
+        if self.now_ms >= self.until_ms:
+            return
+        self._at(self.now_ms + int(self.rng.expovariate(1 / 60) * 60 * SECOND_MS), "upkeep")
+        name = self.rng.choice(list(self.rows))
+        about = self.rows[name].about
+        if UPKEEP.items() <= about.taints.items():
+            return
+        self._tell(name, about=replace(about, taints=about.taints | UPKEEP))
+        self._at(self.now_ms + self.rng.randrange(HOUR_MS, 8 * HOUR_MS), "fit", name)
+
+    def _do_fit(self, name: str) -> None:
+        about = self.rows[name].about
+        taints = {key: value for key, value in about.taints.items() if key not in UPKEEP}
+        self._tell(name, about=replace(about, taints=taints))
 
     def _do_person(self, _: object) -> None:
         """Somebody changes their mind about a job that waits."""
@@ -631,6 +763,8 @@ class Month:
                     placement="first-fit",
                     backfill=Backfill.EASY_SJBF,
                     slice_work=config.slice_work,
+                    levels=config.levels,
+                    gpu_parts=config.gpu_parts,
                     policy=policy_of(half_life_h=6),
                 )
             )

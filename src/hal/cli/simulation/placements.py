@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,14 +16,9 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from hal.daemons.twin.gang_domains import GangFigures
+    from hal.daemons.twin.gpu_use import GpuFigures
     from hal.daemons.twin.machine import Machine
     from hal.daemons.twin.site_admission import Site
-
-COMPACT: Final = "compact"
-"""On as few domains as hold a job, as a site with a topology has it."""
-FIRST_FIT: Final = "first-fit"
-"""By the order of nodes, or the policy's scores, as without a topology."""
-PLACEMENTS: Final = (COMPACT, FIRST_FIT)
 
 
 def read_placements(text: str | None) -> tuple[str, ...]:
@@ -34,11 +29,18 @@ def read_placements(text: str | None) -> tuple[str, ...]:
     """
     if text is None:
         return ()
+    from hal.cli.simulation.policy_names import load_installed
+    from hal.daemons.twin.named_policies import COMPACT, PLACEMENTS, is_placement
+
     names = tuple(dict.fromkeys(name.strip() for name in text.split(",")))
     for name in names:
-        if name not in PLACEMENTS:
+        if not is_placement(name):
+            load_installed()
+        if not is_placement(name):
             raise click.BadParameter(
-                f"unknown placement {name!r}; valid are {', '.join(PLACEMENTS)}", param_hint="--placement"
+                f"unknown placement {name!r}; valid are {', '.join(PLACEMENTS)}, best-fit, an installed Score, and "
+                f"either of these behind {COMPACT}+",
+                param_hint="--placement",
             )
     return names
 
@@ -65,9 +67,7 @@ def entries_with(entries: Sequence[Entry], placements: tuple[str, ...]) -> list[
     Raises:
         click.BadParameter: too many replays.
     """
-    from msgspec.structs import replace
-
-    from hal.daemons.twin.named_policies import NamedPolicy
+    from hal.daemons.twin.named_policies import NamedPolicy, placed
 
     if not placements:
         return list(entries)
@@ -76,7 +76,7 @@ def entries_with(entries: Sequence[Entry], placements: tuple[str, ...]) -> list[
     for entry in entries:
         for placement in placements:
             name = _name(entry.name, placement, placements)
-            engine = replace(entry.policy.engine, compact=placement == COMPACT)
+            engine = placed(entry.policy.engine, placement)
             found.append(Entry(name, NamedPolicy(name, engine)))
     return found
 
@@ -89,13 +89,15 @@ def sites_with(sites: list[tuple[str, Site]], placements: tuple[str, ...]) -> li
     """
     from msgspec.structs import replace
 
+    from hal.daemons.twin.named_policies import placed
+
     if not placements:
         return sites
     _check_count(len(sites) * len(placements))
     found = []
     for file, site in sites:
         for placement in placements:
-            engine = replace(site.engine, compact=placement == COMPACT)
+            engine = placed(site.engine, placement)
             found.append((file, replace(site, label=_name(site.label, placement, placements), engine=engine)))
     return found
 
@@ -119,3 +121,33 @@ def add_rows(table: Table, gangs: Sequence[GangFigures | None]) -> None:
 def as_plain(gangs: GangFigures | None) -> dict[str, Any]:
     """The same for --json; {} without a topology."""
     return {} if gangs is None else {"gangs": gangs.as_dict()}
+
+
+def add_gpu_rows(table: Table, gpus: Sequence[GpuFigures | None]) -> None:
+    """Add how well GPUs were used; nothing without any."""
+    some = [one for one in gpus if one is not None]
+    if not some:
+        return
+    table.add_row("GPUs allocated", *(f"{one.allocated:.1%}" for one in some))
+    models = some[0].by_model
+    for model in models if len(models) > 1 else ():
+        table.add_row(f"  {model}", *(f"{one.by_model[model]:.1%}" for one in some))
+    if any(one.allocated_in_demand is not None for one in some):
+        table.add_row("GPUs allocated while jobs waited for some", *(_percent(one.allocated_in_demand) for one in some))
+    if any(one.islands is not None for one in some):
+        table.add_row("link islands of a start", *(_figure(one.islands) for one in some))
+
+
+def _percent(part: float | None) -> str:
+    return "-" if part is None else f"{part:.1%}"
+
+
+def _figure(number: float | None) -> str:
+    return "-" if number is None else f"{number:,.2f}"
+
+
+def size_of(machine: Machine) -> dict[str, Any]:
+    """What --json prints of the size of its nodes."""
+    if machine.cluster is None:
+        return {"cpus_per_node": machine.cpus_per_node}
+    return {"cluster": machine.cluster.name, "cpus": machine.cluster.cpus}

@@ -56,14 +56,20 @@ def read_policies(typed: Sequence[str], configs: Sequence[str], default: Sequenc
     return [Entry(name, None if name in files else _known(name)) for name in names]
 
 
-def _known(name: str) -> NamedPolicy:
+def load_installed() -> None:
+    """Policies of other packages can be named from now on."""
     from hal.daemons.controller.startup.plugins import load_policies
+
+    load_policies()
+
+
+def _known(name: str) -> NamedPolicy:
     from hal.daemons.twin.machine import POLICIES
     from hal.daemons.twin.named_policies import built_in, registered
 
     found = built_in(name)
     if found is None and name:
-        load_policies()
+        load_installed()
         found = registered(name)
     if found is None:
         near = difflib.get_close_matches(name, POLICIES, n=1)

@@ -84,6 +84,8 @@ def as_duration(seconds: float) -> str:
 def title(log: Log, jobs: Workload, machine: Machine) -> str:
     """The heading of tables and plots."""
     where = "one pool" if machine.nodes == 1 else f"{machine.nodes:,} nodes × {machine.cpus_per_node:,}"
+    if machine.cluster is not None:
+        where = f"{machine.nodes:,} nodes and {machine.cluster.gpus:,} GPUs of {Path(machine.cluster.name).name}"
     return f"{Path(log.name).name}: {jobs.jobs:,} jobs on {machine.procs:,} processors ({where})"
 
 

@@ -23,6 +23,7 @@ EXAMPLES = """
 hal simulate SDSC-SP2.swf.gz --policy fcfs,easy,easy-sjbf --plot waits.svg
 hal simulate log.swf --policy easy --nodes 128 --cpus-per-node 4    # nodes instead of one pool
 hal simulate log.swf --policy easy --topology site.toml --cpus-per-node 4 --placement compact,first-fit
+hal simulate jobs.jsonl --cluster cluster.toml --policy easy --placement compact,best-fit    # GPUs, taints, domains
 hal simulate log.swf --policy easy --scale-arrivals 0.5 --json      # twice the load, output for programs
 hal simulate log.swf --policy fcfs,easy --policy hal.toml           # built-in policies and a whole hal.toml
 hal simulate log.swf --config hal.toml --config new.toml --plot shares.svg     # effect of a policy change
@@ -44,7 +45,7 @@ def _plot_file(ctx: click.Context, param: click.Parameter, path: Path | None) ->
 
 
 @command("simulate", output=True, offline=True, examples=EXAMPLES)
-@click.argument("log", metavar="LOG.swf[.gz]")
+@click.argument("log", metavar="LOG.swf[.gz]|JOBS.jsonl[.gz]")
 @click.option(
     "--policy",
     "policies",
@@ -71,6 +72,12 @@ def _plot_file(ctx: click.Context, param: click.Parameter, path: Path | None) ->
     help="Nodes in their racks or switches, as in [topology] of hal.toml: those that FILE names, with --cpus-per-node.",
 )
 @click.option(
+    "--cluster",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Nodes with GPUs, labels, taints and domains, as FILE describes them; jobs are lines of JSON.",
+)
+@click.option(
     "--within", metavar="LEVEL", help="With --topology: each job within one domain of this level, such as rack."
 )
 @click.option(
@@ -81,7 +88,8 @@ def _plot_file(ctx: click.Context, param: click.Parameter, path: Path | None) ->
 @click.option(
     "--placement",
     metavar="P,…",
-    help="With --topology: compact, first-fit, or both to compare them (default: as each policy says).",
+    help="With --topology or --cluster: compact, first-fit, what `placement` of hal.toml can be, compact+PLACEMENT; "
+    "several are compared (default: as each policy says).",
 )
 @click.option("--by-user", is_flag=True, help="Show figures for each user, too.")
 @click.option(
@@ -131,6 +139,7 @@ def simulate(
     nodes: int | None,
     cpus_per_node: int | None,
     topology: Path | None,
+    cluster: Path | None,
     within: str | None,
     pack: str | None,
     placement: str | None,
@@ -144,7 +153,8 @@ def simulate(
     out_jobs: Path | None,
     check: bool,
 ) -> None:
-    """The log is in the Standard Workload Format and runs on HAL's own engine; '-' reads it from standard input.
+    """The log is in the Standard Workload Format and runs on HAL's own engine; '-' reads it from standard input. With
+    --cluster, jobs are lines of JSON.
 
     With --config, the whole policy of a hal.toml applies: queues, accounts and shares, QOS, limits and plugins. The
     size of the machine comes from the header of the log unless --nodes and --cpus-per-node are given. See
@@ -152,7 +162,8 @@ def simulate(
     """
     if not 0.0 < scale_arrivals < float("inf"):
         raise click.BadParameter("it must be a positive number", param_hint="--scale-arrivals")
-    _check_machine(nodes, cpus_per_node, topology, {"--within": within, "--pack": pack, "--placement": placement})
+    placed = {"--within": within, "--pack": pack, "--placement": placement}
+    _check_machine(nodes, cpus_per_node, topology, cluster, placed)
     if pack is not None and (within is not None or configs):
         raise click.UsageError(f"--pack and {'--within' if within is not None else '--config'} cannot be combined")
     from hal.cli.simulation.policy_names import read_policies
@@ -160,12 +171,19 @@ def simulate(
     placements = read_placements(placement)
     entries = read_policies(policies, configs, DEFAULT_POLICIES)
     files = tuple(entry.name for entry in entries if entry.is_file)
-    entries = entries if files else entries_with(entries, placements)
-    _check_together(files, accounts, queue, until)
+    entries = entries if files or cluster is not None else entries_with(entries, placements)
+    _check_together(files, cluster, accounts, queue, until)
     from hal.daemons.twin.machine import Machine
     from hal.daemons.twin.swf import LogError, read_log, usable_jobs
 
     use_cache(screen)
+    if cluster is not None:
+        from hal.cli.simulation.cluster_replay import compare_on_cluster
+        from hal.cli.simulation.site_policies import Wanted
+
+        wanted = Wanted(None, None, seed, until, clairvoyant, by_user, check, plot, out_jobs)
+        compare_on_cluster(screen, cluster, log, entries, placements, first, scale_arrivals, wanted)
+        return
     sites = []
     if files:
         from hal.cli.simulation.site_policies import read_sites, with_built_in
@@ -209,7 +227,11 @@ def simulate(
 
 
 def _check_machine(
-    nodes: int | None, cpus_per_node: int | None, topology: Path | None, placed: dict[str, str | None]
+    nodes: int | None,
+    cpus_per_node: int | None,
+    topology: Path | None,
+    cluster: Path | None,
+    placed: dict[str, str | None],
 ) -> None:
     """Refuse options of the machine that do not go together.
 
@@ -218,12 +240,18 @@ def _check_machine(
     Raises:
         click.UsageError: there are some.
     """
+    if cluster is not None:
+        own = {name: value for name, value in placed.items() if name != "--placement"}
+        for name, value in {"--nodes": nodes, "--cpus-per-node": cpus_per_node, "--topology": topology, **own}.items():
+            if value is not None:
+                raise click.UsageError(f"{name} and --cluster cannot be combined: nodes and jobs say it themselves")
+        return
     if topology is None:
         if (nodes is None) != (cpus_per_node is None):
             raise click.UsageError("--nodes and --cpus-per-node belong together: give both, or neither for one pool")
         for name, value in placed.items():
             if value is not None:
-                raise click.UsageError(f"{name} needs --topology, which says where nodes are")
+                raise click.UsageError(f"{name} needs --topology or --cluster, which say where nodes are")
         return
     if nodes is not None:
         raise click.UsageError("--nodes and --topology cannot be combined: the file says which nodes there are")
@@ -231,12 +259,19 @@ def _check_machine(
         raise click.UsageError("--topology needs --cpus-per-node: the file says nothing of processors")
 
 
-def _check_together(files: tuple[str, ...], accounts: str | None, queue: str | None, until: str | None) -> None:
+def _check_together(
+    files: tuple[str, ...], cluster: Path | None, accounts: str | None, queue: str | None, until: str | None
+) -> None:
     """Refuse options that cannot be combined.
 
     Raises:
         click.UsageError: there are some.
     """
+    if cluster is not None:
+        for name, value in (("--accounts", accounts), ("--queue", queue)):
+            if value is not None:
+                raise click.UsageError(f"{name} and --cluster cannot be combined: jobs say whose they are")
+        return
     if not files:
         for name, value in (("--accounts", accounts), ("--queue", queue), ("--until", until)):
             if value is not None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hal.cli.kit.output_files import written_whole
 from hal.cli.kit.screen import Screen
-from hal.cli.simulation.placements import add_rows, as_plain
+from hal.cli.simulation.placements import add_gpu_rows, add_rows, as_plain, size_of
 from hal.cli.simulation.policy_names import Entry
 from hal.cli.simulation.presentation import PLAIN_WIDTH, BarUpdate, as_duration, bars, figures_of, plain_table, title
 
@@ -88,34 +88,49 @@ def read_sites(files: tuple[str, ...]) -> list[tuple[str, Site]]:
     return sites
 
 
-def with_built_in(entries: Sequence[Entry], files: list[tuple[str, Site]]) -> list[tuple[str, Site]]:
+def with_built_in(
+    entries: Sequence[Entry], files: list[tuple[str, Site]], own: Sequence[str] = (), *, gpu_parts: bool = False
+) -> list[tuple[str, Site]]:
     """The sites of the files, and among them, in the order given, policies that are no files.
 
     These have the queues and accounts of the files, without limits, hours and priorities.
+
+    Args:
+        own: queues that there are where there is no file.
+        gpu_parts: jobs may share a GPU under these.
     """
     from msgspec.structs import replace
 
-    from hal.core.model.policy import Policy, Queue
+    from hal.core.model.policy import DEFAULT_QUEUE, Policy, Queue
     from hal.daemons.twin.site_admission import Site
 
     names = {entry.name for entry in entries if not entry.is_file}
     # A file that is called like a built-in policy goes by its whole name.
     by_file = {file: replace(site, label=file) if site.label in names else site for file, site in files}
-    queues = {name: Queue(name=name) for site in by_file.values() for name in site.policy.queues}
-    bare = Policy(queues=queues, accounts=files[0][1].policy.accounts)
+    known = [name for site in by_file.values() for name in site.policy.queues] if files else [DEFAULT_QUEUE, *own]
+    queues = {name: Queue(name=name) for name in known}
+    bare = Policy(queues=queues, accounts=files[0][1].policy.accounts if files else {})
     return [
         (entry.name, by_file[entry.name])
         if entry.is_file
-        else (entry.name, Site(label=entry.name, engine=replace(entry.policy.engine, policy=bare)))
+        else (entry.name, Site(label=entry.name, engine=replace(entry.policy.engine, policy=bare, gpu_parts=gpu_parts)))
         for entry in entries
     ]
 
 
 def compare(
-    screen: Screen, log: Log, jobs: Workload, machine: Machine, sites: list[tuple[str, Site]], wanted: Wanted
+    screen: Screen,
+    log: Log,
+    jobs: Workload,
+    machine: Machine,
+    sites: list[tuple[str, Site]],
+    wanted: Wanted,
+    own: Population | None = None,
 ) -> None:
     """Replay the jobs under each site, then write and print what came of it; nothing is written before all is done.
 
+    Args:
+        own: whose the jobs are, where they say it themselves.
     Raises: SpecError when a site does not know a name of the jobs, or an option cannot be read.
     """
     from hal.core.model import parse_duration
@@ -126,10 +141,10 @@ def compare(
     until_s = None
     if wanted.until is not None:
         until_s = int(jobs.submit_s[0]) + max(int(parse_duration(wanted.until, field="--until")) // 1000, 1)
-    people = _population(screen, log, jobs, [site for _, site in sites], wanted)
+    people = own or _population(screen, log, jobs, [site for _, site in sites], wanted)
     for _, site in sites:
         check_names(site, people)
-        for queue in ignored_node_pools(site, people):
+        for queue in ignored_node_pools(site, people) if machine.cluster is None else ():
             screen.note(
                 f"{site.label}: the node pool of queue '{queue}' is ignored, because nodes of a log have no labels"
             )
@@ -225,8 +240,11 @@ def _population(screen: Screen, log: Log, jobs: Workload, sites: list[Site], wan
 
 
 def _write_jobs(path: Path, results: list[Replayed]) -> None:
-    """`id,submit,start,end,procs,queue,account,user`; start and end are empty where a job never started."""
+    """`id,submit,start,end,procs,queue,account,user`; start and end are empty where a job never started. On a cluster
+    also the nodes of its last start, and what it held of their GPUs."""
     import csv
+
+    from hal.core.model.topology.node_lists import fold_names
 
     for one in results:
         run, people = one.run, one.run.people
@@ -234,7 +252,8 @@ def _write_jobs(path: Path, results: list[Replayed]) -> None:
         target = path if len(results) == 1 else path.with_name(f"{path.stem}-{label}{path.suffix}")
         with written_whole(target) as unfinished, unfinished.open("w", newline="") as file:
             table = csv.writer(file, lineterminator="\n")
-            table.writerow(("id", "submit", "start", "end", "procs", "queue", "account", "user"))
+            placed = ("nodes", "gpus") if run.places else ()
+            table.writerow(("id", "submit", "start", "end", "procs", "queue", "account", "user", *placed))
             numbers = (
                 run.id,
                 run.submit_s,
@@ -245,12 +264,13 @@ def _write_jobs(path: Path, results: list[Replayed]) -> None:
                 people.account,
                 people.user,
             )
-            for number, submit, start, end, procs, queue, account, user in zip(
-                *(column.tolist() for column in numbers), strict=True
+            for at, (number, submit, start, end, procs, queue, account, user) in enumerate(
+                zip(*(column.tolist() for column in numbers), strict=True)
             ):
                 times = (start if start >= 0 else "", end if end >= 0 else "")
                 names = (people.queues[queue], people.accounts[account], people.users[user])
-                table.writerow((number, submit, *times, procs, *names))
+                where = (fold_names(run.places[at]), run.held_gpus[at]) if placed else ()
+                table.writerow((number, submit, *times, procs, *names, *where))
 
 
 def _as_object(log: Log, jobs: Workload, machine: Machine, one: Replayed, wanted: Wanted) -> dict[str, Any]:
@@ -270,7 +290,7 @@ def _as_object(log: Log, jobs: Workload, machine: Machine, one: Replayed, wanted
         "clairvoyant": run.clairvoyant,
         "log": log.name,
         "nodes": machine.nodes,
-        "cpus_per_node": machine.cpus_per_node,
+        **size_of(machine),
         "seed": wanted.seed,
         "jobs": run.arrived,
         "started": started,
@@ -293,6 +313,7 @@ def _as_object(log: Log, jobs: Workload, machine: Machine, one: Replayed, wanted
         "replay_s": round(one.replay_s, 6),
         "cycles": run.cycles,
         **as_plain(run.gangs),
+        **({} if run.gpus is None else {"gpus": run.gpus.as_dict()}),
         "accounts": [party.as_dict() for party in by_account(run)],
     }
     if wanted.by_user:
@@ -354,6 +375,7 @@ def _print(
         own = mark if figure not in OF_THE_MACHINE else ""
         table.add_row(figure, *(f"{column[figure]}{own}" if figure in column else NOTHING for column in columns))
     add_rows(table, [run.gangs for run in runs])
+    add_gpu_rows(table, [run.gpus for run in runs])
     if comparison.unequal:
         _add_common(table, comparison)
     out.print(table)

@@ -40,7 +40,7 @@ class GangDomains:
         self._domains: IntArray = np.zeros((len(self.levels), machine.nodes), np.int64)
         """Shape (levels, nodes): the number of each node's domain."""
         if topology is not None:
-            paths = [topology.domains_of(name, {}) for name in machine.node_names]
+            paths = machine.node_domains
             for level in range(len(self.levels)):
                 names = [path[level] or f"\0{node}" for node, path in enumerate(paths)]
                 self._domains[level] = np.unique(names, return_inverse=True)[1]

@@ -51,6 +51,7 @@ class Legs:
         self._since = [-1] * len(run_ms)
         """When the current leg began; -1: none is running."""
         self._attempt = [1] * len(run_ms)
+        self._suspended: set[int] = set()
         self._turn: dict[int, int] = {}
         """For preempted jobs: which of their scheduled ends still counts."""
         self._mode: dict[int, int] = {}
@@ -72,7 +73,13 @@ class Legs:
     def begin(self, at: int, now_ms: int) -> None:
         """Start a leg: a job starts, or a suspended job resumes."""
         self._since[at] = now_ms
+        self._suspended.discard(at)
         self._end_at(at, now_ms + self._left[at])
+
+    def attempt_waiting(self, at: int) -> int:
+        """The number of the attempt that a job waits for; 0: it runs, is suspended, or has ended."""
+        holds = self._since[at] >= 0 or self.end_ms[at] >= 0 or at in self._suspended
+        return 0 if holds else self._attempt[at]
 
     def take(self, at: int, mode: int, grace_ms: int, now_ms: int) -> None:
         """Preempt a job: ask it to stop, or suspend it from now on."""
@@ -80,6 +87,7 @@ class Legs:
         if mode == MODE_SUSPEND:
             self._turn[at] = self._turn.get(at, 0) + 1
             self._left[at] -= now_ms - self._since[at]
+            self._suspended.add(at)
             self._close(at, now_ms)
             return
         leaves = now_ms + -(-grace_ms // _MILLI) * _MILLI

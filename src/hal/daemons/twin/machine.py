@@ -8,11 +8,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from hal.core.model.errors import SpecError
 from hal.core.model.topology.node_lists import natural_key
 from hal.core.model.topology.tree import Topology
+
+if TYPE_CHECKING:
+    from hal.daemons.twin.cluster import Cluster
 
 POLICIES: Final = ("fcfs", "none", "easy", "easy-sjbf", "sjf", "top-k", "conservative")
 """Policies under which a log can be replayed, by the names that people type; and `top-K` (see `reservations_of`)."""
@@ -32,7 +35,8 @@ class Machine:
 
     topology: in which domains its nodes are, which then are those that it names. within: level of it of which one
     domain has all nodes of a job; '': anywhere. pack_ms: how long a job waits for that, and then starts anywhere; 0: as
-    long as it takes.
+    long as it takes. cluster: instead of equal nodes those of a file, for jobs that say themselves what they ask for;
+    `cpus_per_node` is then 0.
     """
 
     nodes: int
@@ -40,6 +44,7 @@ class Machine:
     topology: Topology | None = None
     within: str = ""
     pack_ms: int = 0
+    cluster: Cluster | None = None
 
     @classmethod
     def pool(cls, procs: int) -> Machine:
@@ -59,12 +64,28 @@ class Machine:
             topology.level_index(within)
         return cls(len(topology.places), cpus_per_node, topology, within, pack_ms)
 
+    @classmethod
+    def of_cluster(cls, cluster: Cluster) -> Machine:
+        """Return the nodes that a file describes."""
+        return cls(len(cluster.rows), 0, cluster.topology, cluster=cluster)
+
     @property
     def node_names(self) -> list[str]:
         """In the order in which they are told to the engine: by name, as people count."""
+        if self.cluster is not None:
+            return [row.name for row in self.cluster.rows]
         if self.topology is not None:
             return sorted(self.topology.places, key=natural_key)
         return ["pool"] if self.nodes == 1 else [f"n{number}" for number in range(1, self.nodes + 1)]
+
+    @property
+    def node_domains(self) -> list[tuple[str, ...]]:
+        """By node, in the same order, the domains that it is in; () without a topology."""
+        if self.topology is None:
+            return []
+        if self.cluster is not None:
+            return [self.topology.domains_of(row.name, row.labels) for row in self.cluster.rows]
+        return [self.topology.domains_of(name, {}) for name in self.node_names]
 
     @property
     def job_procs(self) -> int:
@@ -83,7 +104,7 @@ class Machine:
     @property
     def procs(self) -> int:
         """All processors."""
-        return self.nodes * self.cpus_per_node
+        return self.nodes * self.cpus_per_node if self.cluster is None else self.cluster.cpus
 
     def shape_of(self, procs: int) -> tuple[int, int]:
         """Return (nodes, processors on each) of a job: on one node if it fits there, else whole nodes, rounded up.

@@ -5,13 +5,22 @@ Pure.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+from msgspec.structs import replace
 
 from hal.core.engine.config import Backfill, EngineConfig
 from hal.core.engine.errors import EngineError
-from hal.core.engine.policies import filter_named, order_named, score_named
+from hal.core.engine.policies import AUTO, PLACEMENT_KERNELS, filter_named, order_named, score_named
 from hal.daemons.twin.machine import POLICIES, reservations_of
 from hal.daemons.twin.replay import config_of
+
+COMPACT: Final = "compact"
+"""On as few domains as hold a job, as a site with a topology has it."""
+FIRST_FIT: Final = "first-fit"
+"""By the order of nodes, or the policy's scores, as without a topology."""
+PLACEMENTS: Final = (COMPACT, FIRST_FIT)
+_COMPACT_AND: Final = f"{COMPACT}+"
 
 
 class NamedPolicy(NamedTuple):
@@ -54,3 +63,22 @@ def described(engine: EngineConfig) -> str:
     if engine.filters:
         words.append(f"filters {' '.join(engine.filters)}")
     return ", ".join(words)
+
+
+def is_placement(name: str) -> bool:
+    """Whether nodes can be chosen so: `compact`, `first-fit`, a placement of the engine, `compact+best-fit`."""
+    if name in PLACEMENTS:
+        return True
+    score = name.removeprefix(_COMPACT_AND)
+    try:
+        return score in PLACEMENT_KERNELS or bool(score_named(score))
+    except EngineError:
+        return False
+
+
+def placed(engine: EngineConfig, placement: str) -> EngineConfig:
+    """The same, with its nodes chosen as `is_placement` names it."""
+    compact = placement == COMPACT or placement.startswith(_COMPACT_AND)
+    if placement == COMPACT or (placement == FIRST_FIT and engine.placement != AUTO):
+        return replace(engine, compact=compact)
+    return replace(engine, compact=compact, placement=placement.removeprefix(_COMPACT_AND))

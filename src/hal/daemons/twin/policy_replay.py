@@ -7,6 +7,7 @@ log: ends, then submits in order, then the engine's slices. O(1) Python steps pe
 
 from __future__ import annotations
 
+import heapq
 from collections import Counter
 from dataclasses import dataclass
 
@@ -16,15 +17,28 @@ from numpy.typing import NDArray
 from hal.core.engine import new_state
 from hal.core.engine.checks.invariants import check_invariants
 from hal.core.engine.classes import ClassSpec, OwnerSpec
-from hal.core.engine.events import END, INF, AttemptsEnded, ClockAdvanced, JobsSubmitted, NodesChanged, submit_rows
+from hal.core.engine.events import (
+    END,
+    INF,
+    START,
+    AttemptsEnded,
+    ClockAdvanced,
+    JobsCancelled,
+    JobsSubmitted,
+    NodesChanged,
+    StartsRefused,
+    submit_rows,
+)
 from hal.core.engine.plan import Plan
 from hal.core.engine.scheduler import Scheduler
 from hal.core.engine.views import pending, share_rows
 from hal.core.engine.why.explain import explain
 from hal.core.kernels.structures.layout import MODE_SUSPEND
 from hal.core.model import InternalError
+from hal.core.model.devices import GPU
 from hal.core.model.policy import DEFAULT_QUEUE
 from hal.daemons.twin.gang_domains import GangDomains, GangFigures
+from hal.daemons.twin.gpu_use import GpuFigures, GpuUse
 from hal.daemons.twin.legs import Ended, Held, Legs
 from hal.daemons.twin.limit_watch import LimitWatch, WaitingCount
 from hal.daemons.twin.machine import Machine
@@ -69,6 +83,9 @@ class PolicyRun:
         preemptions: how often a running job was preempted.
         lost_s: processor-seconds lost by that.
         gangs: on how many domains jobs of several nodes were; None without a topology.
+        gpus: how GPUs were used; None without any.
+        places: on the nodes of a cluster: those of each job's last start, in rank order; () of one that did not start.
+        held_gpus: by job, what that start held of their GPUs, in words; '' for nothing.
     """
 
     site: Site
@@ -92,6 +109,9 @@ class PolicyRun:
     preemptions: int
     lost_s: float
     gangs: GangFigures | None = None
+    gpus: GpuFigures | None = None
+    places: tuple[tuple[str, ...], ...] = ()
+    held_gpus: tuple[str, ...] = ()
 
     @property
     def asked_s(self) -> NDArray[np.float64]:
@@ -169,6 +189,19 @@ class _Replay:
         self.origin_ms = origin_s * _MILLI
         self.state = new_state(on_levels(site.engine, machine))
         self.gangs = GangDomains(machine)
+        self.gpus: GpuUse | None = None
+        """Of a cluster."""
+        self.places: list[tuple[str, ...]] = []
+        self.held_gpus: list[str] = []
+        if machine.cluster is not None:
+            began_ms = self.origin_ms + int(workload.submit_s[0]) * _MILLI
+            self.gpus = GpuUse(machine.cluster, site.engine, began_ms)
+            self.places = [()] * workload.jobs
+            self.held_gpus = [""] * workload.jobs
+        self.packs: list[tuple[int, int]] = []
+        """When jobs that wait for one domain give that up, and which: a heap."""
+        self.refused: list[np.void] = []
+        """Starts that do not happen: another one of the same plan took the part of a GPU that they need."""
         self.scheduler = Scheduler(self.state, self)
         self.waiting = WaitingCount(site.policy)
         self.watch = LimitWatch(site.policy, site.engine.zones)
@@ -177,6 +210,8 @@ class _Replay:
         """Limits on waiting jobs, by message: their indexes after the refusals of admission."""
         self.reason = admission.reason.copy()
         limit_s = np.where(admission.kind >= 0, admission.kinds[admission.kind, 2], 1) if admission.kinds.size else None
+        if limit_s is not None:
+            limit_s = np.where(limit_s > 0, limit_s, workload.run_s)
         self.run_s = workload.run_s if limit_s is None else np.minimum(workload.run_s, limit_s)
         self.start_ms = [-1] * workload.jobs
         self.legs = Legs((self.run_s * _MILLI).tolist(), self.origin_ms)
@@ -194,7 +229,7 @@ class _Replay:
         if self.admission.kinds.size:
             kinds = self.admission.kinds[kind]
             rows["class_index"], rows["owner_index"] = kinds[:, 0], kinds[:, 1]
-            rows["walltime_ms"] = kinds[:, 2] * _MILLI
+            rows["walltime_ms"] = np.where(kinds[:, 2] > 0, kinds[:, 2] * _MILLI, INF)
             rows["priority"] = kinds[:, 3]
         rows["planned_ms"] = self.run_s * _MILLI if self.clairvoyant else rows["walltime_ms"]
         return rows
@@ -209,21 +244,24 @@ class _Replay:
         self.now = submit_ms[0]
         # The clock first: usage counts from here, not from 1970.
         self.scheduler.feed(ClockAdvanced(self.now))
-        self.scheduler.feed(NodesChanged(nodes=node_specs(self.machine)))
+        nodes = node_specs(self.machine) if self.gpus is None else self.gpus.specs()
+        self.scheduler.feed(NodesChanged(nodes=nodes))
         idle = instants = 0
         wake = INF
         while True:
             arrival = submit_ms[self.arrived] if self.arrived < jobs else INF
             end = self.legs.next_ms
             rounded = -(-wake // _MILLI) * _MILLI if wake < INF else INF
-            self.now = min(arrival, end, max(rounded, self.now + _MILLI))
+            give_up = self.packs[0][0] if self.packs else INF
+            self.now = min(arrival, end, give_up, max(rounded, self.now + _MILLI))
             if self.now >= last or self.now == INF:
                 break
-            idle = idle + 1 if arrival == end == INF else 0
+            idle = idle + 1 if arrival == end == give_up == INF else 0
             if idle > IDLE_WAKES_MAX:
                 break
             if self.now == end:
                 self._end(self.now)
+            self._give_up()
             if self.now == arrival:
                 first = self.arrived
                 while self.arrived < jobs and submit_ms[self.arrived] == self.now:
@@ -247,7 +285,7 @@ class _Replay:
             self.cycles += 1
             if self.check:
                 check_invariants(self.state)
-            if not step.more:
+            if not self._tell_gpus() and not step.more:
                 return step.wake_ms
         raise InternalError(f"{self.site.label}: no end of slices at {self.now} ms, {self.started - before} starts")
 
@@ -256,14 +294,68 @@ class _Replay:
         if plan.moves.shape[0]:
             self._move(plan)
         self.gangs.count(plan)
-        for number in plan.starts["job"].tolist():
+        for place, number in enumerate(plan.starts["job"].tolist()):
             at = number - 1
+            if self.gpus is not None and not self._place(at, plan, place):
+                continue
             if self.start_ms[at] < 0:
                 self.start_ms[at] = self.now
                 self.started += 1
             self.legs.begin(at, self.now)
             if self.check or self.waiting.asks:
                 self._started(at)
+
+    def _place(self, at: int, plan: Plan, place: int) -> bool:
+        """Note the nodes of a start, and choose its GPUs; False: it does not happen."""
+        assert self.gpus is not None
+        start = plan.starts[place]
+        first, width = int(start["row_offset"]), int(start["row_count"])
+        nodes = tuple(map(self.state.node_name, plan.rows[first : first + width].tolist()))
+        milli = self._gpus_of(at)
+        if milli:
+            if not self.gpus.start(at, nodes, milli, self.now):
+                self.refused.append(start)
+                return False
+            self.gpus.wants(-1, self.now)
+            self.held_gpus[at] = self.gpus.held_by(at)
+        self.places[at] = nodes
+        return True
+
+    def _note_pack(self, at: int) -> None:
+        """A job waits; note when it gives up waiting for one domain, if it does."""
+        packed = self.admission.packed.get(int(self.admission.kind[at]))
+        if packed is not None:
+            give_up_ms = int(self.submits["submit_ms"][at]) + -(-packed[0] // _MILLI) * _MILLI
+            heapq.heappush(self.packs, (max(give_up_ms, self.now), at))
+
+    def _give_up(self) -> None:
+        """Jobs that have waited for one domain for as long as they say may start anywhere from now on."""
+        while self.packs and self.packs[0][0] <= self.now:
+            _, at = heapq.heappop(self.packs)
+            row = self.submits[at : at + 1]
+            row["class_index"] = self.admission.packed[int(self.admission.kind[at])][1]
+            waits = self.legs.attempt_waiting(at)
+            if waits:
+                row["attempt"] = waits
+                self.scheduler.feed(JobsCancelled(row["job"].copy()))
+                self.scheduler.feed(JobsSubmitted(row, self.admission.classes, self.admission.owners))
+
+    def _tell_gpus(self) -> bool:
+        """Tell the engine of starts that did not happen, and of what is left of GPUs that are shared; whether there was
+        anything to tell."""
+        if self.gpus is None:
+            return False
+        refused, self.refused = self.refused, []
+        if refused:
+            self.scheduler.feed(StartsRefused(np.array(refused, START)))
+        nodes = self.gpus.untold()
+        if nodes:
+            self.scheduler.feed(NodesChanged(nodes=nodes))
+        return bool(refused or nodes)
+
+    def _gpus_of(self, at: int) -> int:
+        """What a job asks for of each of its nodes, thousandths."""
+        return self._whose(at)[1].request.get(GPU, 0)
 
     def _move(self, plan: Plan) -> None:
         """Preempt, suspend and resume running work."""
@@ -300,10 +392,17 @@ class _Replay:
         self.scheduler.feed(AttemptsEnded(rows))
         for one in ended:
             self._ended(one)
+        self._tell_gpus()
 
     def _ended(self, one: Ended) -> None:
         if one.cancelled:
             self.run_s[one.at] = (self.legs.end_ms[one.at] - self.start_ms[one.at]) // _MILLI
+        if self.gpus is not None:
+            self.gpus.end(one.at, self.now)
+            if one.requeue and self._gpus_of(one.at):
+                self.gpus.wants(1, self.now)
+        if one.requeue:
+            self._note_pack(one.at)
         if one.requeue and self.waiting.asks:
             self.waiting.returns(self._whose(one.at)[0])
         if self.check:
@@ -321,6 +420,12 @@ class _Replay:
         rows = self.submits[first:last][self.reason[first:last] < 0]
         if rows.shape[0]:
             self.scheduler.feed(JobsSubmitted(rows, self.admission.classes, self.admission.owners))
+        for at in range(first, last) if self.admission.packed else ():
+            if self.reason[at] < 0:
+                self._note_pack(at)
+        if self.gpus is not None:
+            wanting = sum(self.reason[at] < 0 and self._gpus_of(at) > 0 for at in range(first, last))
+            self.gpus.wants(int(wanting), self.now)
 
     # ── what came of it ───────────────────────────────────────────────────────────────────────────────────────────
 
@@ -347,6 +452,8 @@ class _Replay:
             preemptions=self.legs.taken,
             lost_s=float(sum(lost * int(load.procs[at]) for at, lost in self.legs.lost_ms.items())) / _MILLI,
             gangs=self.gangs.figures(),
+            gpus=None if self.gpus is None else self.gpus.figures(self.origin_ms + until_s * _MILLI),
+            places=tuple(self.places), held_gpus=tuple(self.held_gpus),
         )  # fmt: skip
 
     def _left(self) -> dict[str, int]:

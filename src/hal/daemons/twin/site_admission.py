@@ -5,7 +5,7 @@ Pure, as far as the site's rules are. Jobs that are equal in everything that adm
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,13 +27,22 @@ from hal.core.engine.policies import (
     score_named,
 )
 from hal.core.interfaces.admit import Admit
-from hal.core.model import ConflictError, Duration, JobSpec, Resources, SpecError
+from hal.core.model import ConflictError, Constraint, Duration, JobSpec, Resources, SpecError
 from hal.core.model.policy import DEFAULT_QUEUE, Policy
 from hal.core.model.policy_scope import Owner
+from hal.core.model.topology.packing import packing_of
 from hal.daemons.twin.machine import Machine
 from hal.daemons.twin.population import Population, check_known
 from hal.daemons.twin.swf import Workload
-from hal.planes.tasks import LimitsByOwner, NeverStartsError, admitted, check_level
+from hal.planes.tasks import (
+    Interning,
+    LimitsByOwner,
+    NeverStartsError,
+    admitted,
+    check_level,
+    unpacked,
+    with_whole_nodes,
+)
 from hal.runtime.time_zones import zone_offsets
 
 IntArray = NDArray[np.int64]
@@ -96,8 +105,10 @@ class Admission:
     """The outcome of admission for the jobs of a workload; arrays of shape (J,), in the workload's order.
 
     Attributes:
+        packed: by index into `kinds`, of jobs that wait for one domain for some time: how long, in ms, and their class
+            after it.
         kind: index into `kinds`, which gives class, owner, walltime and priority; -1 if refused.
-        kinds: (class, owner, walltime in s, priority).
+        kinds: (class, owner, walltime in s, priority); walltime 0: none.
         reason: index into `refusals`; -1 if admitted.
     """
 
@@ -107,6 +118,7 @@ class Admission:
     owners: tuple[OwnerSpec, ...]
     reason: IntArray
     refusals: tuple[Refusal, ...]
+    packed: Mapping[int, tuple[int, int]]
 
 
 def check_names(site: Site, population: Population) -> None:
@@ -132,8 +144,9 @@ def admit(site: Site, workload: Workload, machine: Machine, population: Populati
     Raises:
         InternalError: a rule is faulty.
     """
-    judge = _Judge(site, machine, population, now_ms)
-    columns = (population.queue, population.account, population.user, workload.procs, workload.limit_s)
+    judge = _Judge(site, machine, population, now_ms, workload.asked)
+    what = (workload.procs, workload.limit_s) if workload.kind is None else (workload.kind, workload.limit_s)
+    columns = (population.queue, population.account, population.user, *what)
     kind = np.fromiter((judge.kind(key) for key in zip(*(c.tolist() for c in columns), strict=True)), np.int64)
     refused = np.flatnonzero(kind < 0)
     reason = np.full(kind.size, -1, np.int64)
@@ -149,6 +162,7 @@ def admit(site: Site, workload: Workload, machine: Machine, population: Populati
         owners=tuple(judge.owners),
         reason=reason,
         refusals=refusals,
+        packed=judge.packed,
     )
 
 
@@ -179,26 +193,33 @@ def ignored_node_pools(site: Site, population: Population) -> Sequence[str]:
 
 
 Key = tuple[int, int, int, int, int]
-"""Indexes of queue, account and user; processors; requested seconds."""
+"""Indexes of queue, account and user; processors, or which kind of job it is; requested seconds."""
 
 
 class _Judge:
     """Runs admission once for each kind of job."""
 
-    def __init__(self, site: Site, machine: Machine, population: Population, now_ms: int) -> None:
+    def __init__(
+        self, site: Site, machine: Machine, population: Population, now_ms: int, asked: tuple[JobSpec, ...]
+    ) -> None:
         self._site = site
+        self._asked = asked
         self._machine = machine
         self._population = population
         self._now_ms = now_ms
         self._known: LimitsByOwner = {}
         self._seen: dict[Key, int] = {}
-        self._kind_of: dict[tuple[int, int, int, int], int] = {}
+        self._kind_of: dict[tuple[int, int, int, int, tuple[int, int] | None], int] = {}
         self._class_of: dict[tuple[Resources, int, str], int] = {}
+        self._interning = Interning(gpu_parts=site.engine.gpu_parts, gpu_reserve=site.engine.gpu_reserve)
+        self._interned: dict[int, int] = {}
+        """By identity of a class that the interning holds its index in `classes`."""
         self._owner_of: dict[OwnerSpec, int] = {}
         self.kinds: list[tuple[int, int, int, int]] = []
         self.classes: list[ClassSpec] = []
         self.owners: list[OwnerSpec] = []
         self.refusals: dict[str, str] = {}
+        self.packed: dict[int, tuple[int, int]] = {}
 
     def kind(self, key: Key) -> int:
         """Return its index in `kinds`, or -1 - its index in `refusals`."""
@@ -208,16 +229,12 @@ class _Judge:
         return found
 
     def _judged(self, key: Key) -> int:
-        queue, account, user, procs, limit_s = key
-        people = self._population
-        nodes, cpus = self._machine.shape_of(procs)
-        asked = JobSpec(
-            queue=people.queues[queue], account=people.accounts[account], user=people.users[user], nodes=nodes,
-            request=Resources({"cpu": cpus * _MILLI}), walltime=Duration(limit_s * _MILLI), command=_COMMAND,
-            within=self._machine.within_of(nodes),
-        )  # fmt: skip
+        limit_s = key[-1]
+        asked = self._spec_of(key)
         site = self._site
         try:
+            if asked.exclusive and self._machine.cluster is not None:
+                asked = with_whole_nodes(asked, self._pool(asked), self._machine.cluster.rows)
             spec = admitted(
                 asked, site.policy, user=asked.user, now_ms=self._now_ms, known=self._known, rules=site.rules
             )
@@ -228,12 +245,41 @@ class _Judge:
             return -1 - list(self.refusals).index(what)
         walltime_s = -(-int(spec.walltime or limit_s * _MILLI) // _MILLI)
         one = (self._class(spec), self._owner(spec), walltime_s, spec.priority)
-        place = self._kind_of.setdefault(one, len(self.kinds))
+        packed = None
+        if spec.pack and spec.nodes > 1:
+            packed = (packing_of(spec.pack).wait_ms, self._class(unpacked(spec)))
+        place = self._kind_of.setdefault((*one, packed), len(self.kinds))
         if place == len(self.kinds):
             self.kinds.append(one)
+            if packed is not None:
+                self.packed[place] = packed
         return place
 
+    def _spec_of(self, key: Key) -> JobSpec:
+        """What is submitted."""
+        queue, account, user, what, limit_s = key
+        people = self._population
+        named = (people.queues[queue], people.accounts[account], people.users[user])
+        if self._asked:
+            return replace(self._asked[what], queue=named[0], account=named[1], user=named[2])
+        nodes, cpus = self._machine.shape_of(what)
+        return JobSpec(
+            queue=named[0], account=named[1], user=named[2], nodes=nodes, request=Resources({"cpu": cpus * _MILLI}),
+            walltime=Duration(limit_s * _MILLI), command=_COMMAND, within=self._machine.within_of(nodes),
+        )  # fmt: skip
+
+    def _pool(self, spec: JobSpec) -> tuple[Constraint, ...]:
+        """What its queue asks of nodes."""
+        queue = self._site.policy.queues.get(spec.queue)
+        return () if queue is None else queue.nodes
+
     def _class(self, spec: JobSpec) -> int:
+        if self._asked:
+            found = self._interning.class_of(spec, self._pool(spec))
+            place = self._interned.setdefault(id(found), len(self.classes))
+            if place == len(self.classes):
+                self.classes.append(found)
+            return place
         within = spec.within if spec.nodes > 1 else ""
         place = self._class_of.setdefault((spec.request, spec.nodes, within), len(self.classes))
         if place == len(self.classes):

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hal.core.model.errors import DeniedError, NotFoundError, SpecError
+from hal.core.model.job import JobSpec
 from hal.daemons.twin.swf_lines import BadLine, LogRows, parse_lines
 
 IntArray = NDArray[np.int64]
@@ -92,6 +93,7 @@ class Workload:
         user: the log's user numbers, -1 where it has none.
         skipped: reason -> how many lines were left out for it (bad lines included), only reasons that occurred.
         group, queue: the log's group and queue numbers, -1 where it has none; None where nothing is known of any job.
+        asked: instead of processors alone, what jobs ask for; each kind once. kind: of each job its index there.
     """
 
     id: IntArray
@@ -103,6 +105,8 @@ class Workload:
     skipped: dict[str, int]
     group: IntArray | None = None
     queue: IntArray | None = None
+    asked: tuple[JobSpec, ...] = ()
+    kind: IntArray | None = None
 
     @property
     def jobs(self) -> int:
@@ -122,7 +126,7 @@ def read_log(path: str | Path, stream: BinaryIO | None = None) -> Log:
             one well-formed line.
     """
     name = str(path)
-    data = _unpacked(_all_bytes(path, stream), name)
+    data = read_bytes(path, stream)
     if not data.strip():
         raise LogError(f"{name} is empty", hint="expected a workload log in the Standard Workload Format")
     nul = data.find(b"\0")
@@ -213,6 +217,11 @@ def usable_jobs(
         group=rows.group[kept],
         queue=rows.queue[kept],
     )
+
+
+def read_bytes(path: str | Path, stream: BinaryIO | None = None) -> bytes:
+    """All that is in a file of jobs, unpacked. Arguments and errors as of `read_log`."""
+    return _unpacked(_all_bytes(path, stream), str(path))
 
 
 def _all_bytes(path: str | Path, stream: BinaryIO | None) -> bytes:

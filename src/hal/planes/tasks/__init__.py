@@ -1,11 +1,13 @@
 """Task management: submission, lifecycle, dependencies, queues. Daemons import names from here only."""
 
-from hal.planes.tasks.admission.levels import check_level
+from hal.planes.tasks.admission.levels import check_level, unpacked
 from hal.planes.tasks.admission.never import NeverStartsError
 from hal.planes.tasks.admission.policy_effects import Effects, Judge
 from hal.planes.tasks.admission.policy_rules import MAX_JOBS_IN_SUBMISSION, LimitsByOwner, admitted
+from hal.planes.tasks.admission.whole_nodes import with_whole_nodes
 from hal.planes.tasks.dependencies.resolution import UnknownJobs
 from hal.planes.tasks.engine.booking_times import BookingTimes
+from hal.planes.tasks.engine.interning import Interning
 from hal.planes.tasks.engine.view import EngineView
 from hal.planes.tasks.jobs.patches import FieldChange, JobPatch, patch_of
 from hal.planes.tasks.jobs.placement import Placement
@@ -14,8 +16,9 @@ from hal.planes.tasks.jobs.selection import WHOLE, Done, Selection, named_pieces
 from hal.planes.tasks.jobs.taken_tasks import TakenTasks
 from hal.planes.tasks.jobs.updates import Updated
 from hal.planes.tasks.live.attempt import Attempt
+from hal.planes.tasks.live.gpu_book import GpuBook
 from hal.planes.tasks.live.job import LiveJob
-from hal.planes.tasks.live.node import reason_of, without_jobs
+from hal.planes.tasks.live.node import node_spec, reason_of, without_jobs
 from hal.planes.tasks.live.standings import EndedJob
 from hal.planes.tasks.nodes.arrivals import Arrival
 from hal.planes.tasks.nodes.closures import Drain
@@ -45,6 +48,8 @@ __all__ = [
     "EndedTasks",
     "EngineView",
     "FieldChange",
+    "GpuBook",
+    "Interning",
     "JobPatch",
     "Judge",
     "LimitsByOwner",
@@ -68,7 +73,10 @@ __all__ = [
     "job_row",
     "named_pieces",
     "no_task_of",
+    "node_spec",
     "patch_of",
     "reason_of",
+    "unpacked",
+    "with_whole_nodes",
     "without_jobs",
 ]
