@@ -32,6 +32,8 @@ class PendingModel:
     def __init__(self) -> None:
         self.pending: dict[Task, tuple[int, int]] = {}
         """Attempt number and eligible instant."""
+        self.within: dict[Task, str] = {}
+        """The level that what waits or runs was told with."""
         self.running: dict[Task, int] = {}
         self.nodes: set[str] = set()
 
@@ -64,6 +66,7 @@ class PendingModel:
                 for row in event.rows:
                     for task in range(int(row["first_task"]), int(row["first_task"] + row["tasks"])):
                         self._wait((int(row["job"]), task), int(row["attempt"]), int(row["eligible_ms"]))
+                        self.within[int(row["job"]), task] = event.classes[row["class_index"]].within
             case JobsCancelled():
                 assert event.first_task is not None
                 assert event.tasks is not None
@@ -85,6 +88,7 @@ class PendingModel:
                     key = (int(row["job"]), int(row["task"]))
                     assert key not in self.pending, f"{key} waits"
                     assert key not in self.running, f"{key} runs already"
+                    self.within[key] = event.classes[row["class_index"]].within
                     self.running[key] = int(row["attempt"])
             case JobsUpdated() | ConfigChanged() | NodesOffered():
                 pass
@@ -122,6 +126,8 @@ class PendingModel:
             for task in range(task_range.first, task_range.end)
         }
         assert {task: attempt for task, (attempt, _) in self.pending.items()} == waiting
+        levels = {task: table.jobs.peek(task[0]).request.within for task in waiting}  # type: ignore[union-attr]
+        assert {task: self.within[task] for task in waiting} == levels
         jobs = table.jobs.values()
         active = {(job.id, a.task): a.attempt for job in jobs for a in job.active.values() if not a.credit}
         assert self.running == active

@@ -22,6 +22,7 @@ from msgspec.structs import replace
 from hal.core.model import AttemptState, Failed, HALError, JobSpec, TaskState, spec_from_plain
 from hal.core.model.eviction import Evict, EvictMode
 from hal.core.model.policy import Policy
+from hal.core.model.topology.files import topology_from_text
 from hal.planes.tasks import (
     Arrival,
     Drain,
@@ -41,6 +42,7 @@ from tests.planes.tasks.pending_model import PendingModel
 
 BY = Submitter("alice", "trace")
 NODES = ("n1", "n2")
+SITE = topology_from_text('levels = ["zone", "rack"]\n[nodes]\nn1 = "east/r1"\nn2 = "east/r2"\n', "site.toml")
 ENDS = [
     (ExitCause.EXITED, 0),
     (ExitCause.EXITED, 3),
@@ -57,6 +59,7 @@ specs = st.fixed_dictionaries(
         "array": st.integers(1, 5) | st.just(40),
         "hold": st.booleans(),
         "nodes": st.integers(1, 2),
+        "pack": st.sampled_from(["rack:1s", "rack:3s", "zone:30s"]),
         "retries": st.just({"max": 1, "backoff": "1s"}),
         "begin_at_ms": st.sampled_from([0, 5_000, 10_000_000]),
         "max_running": st.integers(1, 3),
@@ -90,7 +93,7 @@ class PlaneMachine(RuleBasedStateMachine):
         self.store = Store.open(self.disk)
         self.epoch = self.store.take_leadership("test", self.now_ms)
         self.engine = PendingModel()
-        self.plane = TaskPlane(Policy(), self.engine)
+        self.plane = TaskPlane(Policy(), self.engine, topology=SITE)
         self.plane._table.jobs.max_objects = self.max_objects
         for event in self.plane.load(self.store.load(in_columns=True)):
             self.engine.apply(event)
@@ -179,6 +182,8 @@ class PlaneMachine(RuleBasedStateMachine):
                             JobPatch(name="p1"),
                             JobPatch(max_running=2),
                             JobPatch(max_running=0),
+                            JobPatch(pack="rack:5s"),
+                            JobPatch(pack=""),
                             JobPatch(on_dependency_failed=Failed.RUN),
                         ]
                     )
@@ -296,6 +301,9 @@ class PlaneMachine(RuleBasedStateMachine):
         finished(self.plane.carrying_out_due(self.now_ms))
         self.commit(fails=fails)
         assert fails or self.plane.next_due_ms > self.now_ms
+        for job in self.plane._table.jobs.values() if not fails else ():
+            over = job.counts.pending and job.spec.nodes > 1 and job.eligible_ms <= self.now_ms - 60_000
+            assert not (over and job.spec.pack and job.id in {one for one, _ in self.engine.pending})
 
     @rule(name=st.sampled_from(NODES), gone=st.booleans(), fails=st.booleans())
     def silence(self, name: str, gone: bool, fails: bool) -> None:

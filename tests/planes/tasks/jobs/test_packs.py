@@ -11,6 +11,7 @@ from hal.core.model import EventKind, SpecError
 from hal.core.model.topology.files import topology_from_text
 from hal.planes.tasks import Change, JobPatch
 from hal.planes.tasks.slices import finished
+from hal.store.operations import EditJobs
 from hal.wire.frames.agent_keeper import ExitCause
 from tests.planes.tasks.small_plane import BY, SmallPlane
 
@@ -43,6 +44,9 @@ def test_it_is_within_the_level_until_its_wait_is_over() -> None:
     change = due(plane)
     assert asked(plane, job) == ("", "")
     assert plane.plane.next_due_ms == INF
+    assert [one.spec for edits in change.operations if isinstance(edits, EditJobs) for one in edits.rows] == [
+        plane.live(job).spec
+    ]
     withdrawn, submitted = change.engine
     assert isinstance(withdrawn, JobsCancelled)
     assert isinstance(submitted, JobsSubmitted)
@@ -159,7 +163,8 @@ def test_a_change_lengthens_shortens_or_ends_the_wait() -> None:
 
 
 def test_each_task_that_waits_of_an_array_gives_it_up() -> None:
-    """Those that run stay where they are; of one with max_running the engine hears only of those that may start."""
+    """Those that run stay where they are, and wait anew as what the job is then; of one with max_running the engine
+    hears only of those that may start."""
     for array in ("0-3", "0-3%2"):
         plane = SmallPlane(topology=SITE)
         (job,) = plane.submit({**PAIR, "array": array, "retries": 1})
@@ -169,6 +174,9 @@ def test_each_task_that_waits_of_an_array_gives_it_up() -> None:
         assert asked(plane, job) == ("", "")
         plane.start((job, 1))
         assert sorted(plane.live(job).active) == [0, 1]
+        for rank in (0, 1):
+            plane.end(job, 0, rank=rank, code=1)
+        assert sorted(plane.live(job).active) == [1]
 
 
 def test_why_says_how_long_it_waits_and_afterwards_nothing_of_it() -> None:

@@ -18,6 +18,7 @@ from hal.planes.tasks.live.gpu_book import GpuBook
 from hal.planes.tasks.live.job import LiveJob
 from hal.planes.tasks.live.standings import SINGLETON
 from hal.planes.tasks.live.task_ranges import count_in, summed
+from hal.planes.tasks.table.packs import give_up_ms
 from hal.planes.tasks.table.table import JobTable
 
 
@@ -51,6 +52,7 @@ def check_table(table: JobTable) -> None:
             (job.state is not job.state_by_tasks(), "its state does not follow from its tasks"),
             (job.state.ended, "it has ended and is still live"),
             ((job.id in table.busy) != bool(job.active), "busy jobs disagree with the attempts"),
+            (_is_packed_unlisted(table, job), "nobody knows when it gives up its wish for one domain"),
             *_waiting_problems(table, job),
             (
                 job.window > 0 and count_in(job.fed, TaskState.PENDING) > max(job.window - len(job.active), 0),
@@ -79,6 +81,13 @@ def check_table(table: JobTable) -> None:
     for other in table.ended:
         if other in table.jobs or other not in table.dependants:
             raise InternalError(f"job {other} has ended and is remembered for nobody")
+
+
+def _is_packed_unlisted(table: JobTable, job: LiveJob) -> bool:
+    at_ms = give_up_ms(job)
+    known = (one for one in (job.fed if job.window else job.ranges) if job.eligible_of(one) < INF)
+    waits = any(one.state is TaskState.PENDING for one in known)
+    return at_ms < INF and waits and not table.packs.lists(at_ms, job.id)
 
 
 def _waiting_problems(table: JobTable, job: LiveJob) -> list[tuple[bool, str]]:

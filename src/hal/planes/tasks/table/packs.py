@@ -39,6 +39,10 @@ class Packs:
             self._listed.add((at_ms, job))
             heappush(self._heap, (at_ms, job))
 
+    def lists(self, at_ms: int, job: int) -> bool:
+        """Whether it is listed that a job gives up then."""
+        return (at_ms, job) in self._listed
+
     def next_ms(self) -> int:
         """When the first one does; the engine's infinity for never."""
         while self._heap:
