@@ -119,3 +119,17 @@ def test_what_cannot_be_launched_is_refused(
     monkeypatch.delenv("HAL_JOB_ID", raising=False)
     ran = hal("launch", *words)
     assert (ran.code, says in ran.err) == (2, True), ran.err
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--signal", "USR2"], "there is no --follow whose changes it could tell"),
+        (["--follow", "hosts", "--signal", "LOUD"], "there is no signal 'LOUD'"),
+    ],
+)
+def test_a_signal_on_changes_needs_a_name_and_a_file_that_changes(
+    words: list[str], says: str, hal: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HAL_NODES", "w1")
+    assert says in hal("hostfile", *words).err

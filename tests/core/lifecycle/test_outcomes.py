@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hal.core.lifecycle import MAX_ATTEMPTS, TASK_STATE_OF, after_attempt, attempt_end, refusal_end
+from hal.core.lifecycle import MAX_ATTEMPTS, TASK_STATE_OF, after_attempt, after_extension, attempt_end, refusal_end
 from hal.core.model import AttemptState, Duration, InternalError, JobSpec, Retries, TaskState
 
 SPEC = JobSpec(command=("true",), retries=Retries(max=20_000, backoff=Duration(1_000)))
@@ -74,3 +74,36 @@ def test_an_unknown_cause_is_answered_with_those_that_are_known() -> None:
     assert refused.value.hint == (
         "known: exited, signalled, spawn-failed, gate-failed, timed-out, cancelled, preempted, out-of-memory, lost"
     )
+
+
+@pytest.mark.parametrize("state", [AttemptState.FAILED, AttemptState.TIMED_OUT, AttemptState.OUT_OF_MEMORY])
+def test_an_extension_that_ends_badly_waits_again_longer_each_time(state: AttemptState) -> None:
+    """1 s after the first attempt, 4 s after the third, whatever the retries of its job; none is counted."""
+    spec = JobSpec(command=("x",), extensions=2)
+    delays = [after_extension(spec, n, after_attempt(spec, n, 0, state)).delay_ms for n in (1, 3)]
+    assert delays == [1_000, 4_000]
+    following = after_extension(spec, 1, after_attempt(spec, 1, 0, state))
+    assert (following.state, following.counts_as_retry) == (TaskState.PENDING, False)
+
+
+@pytest.mark.parametrize(
+    ("state", "end"),
+    [
+        (AttemptState.SUCCEEDED, TaskState.SUCCEEDED),
+        (AttemptState.CANCELLED, TaskState.CANCELLED),
+        (AttemptState.LOST, TaskState.PENDING),
+    ],
+)
+def test_other_ends_of_an_extension_are_those_of_any_task(state: AttemptState, end: TaskState) -> None:
+    spec = JobSpec(command=("x",), extensions=2)
+    following = after_attempt(spec, 1, 0, state)
+    assert after_extension(spec, 1, following) is following
+    assert following.state is end
+
+
+@pytest.mark.parametrize("state", [AttemptState.FAILED, AttemptState.LOST])
+def test_an_extension_is_cancelled_when_no_attempt_is_left(state: AttemptState) -> None:
+    """Never failed: that would be its job's end."""
+    spec = JobSpec(command=("x",), extensions=2)
+    following = after_extension(spec, MAX_ATTEMPTS, after_attempt(spec, MAX_ATTEMPTS, 0, state))
+    assert following.state is TaskState.CANCELLED

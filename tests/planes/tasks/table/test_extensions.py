@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hal.core.engine.events import JobsSubmitted
-from hal.core.model import AttemptState, SpecError, StepId, TaskState, spec_from_plain
+from hal.core.model import AttemptState, Reason, SpecError, StepId, TaskState, spec_from_plain
 from hal.core.model.policy import Policy, Queue
 from hal.planes.tasks import Change
 from hal.planes.tasks.table.extensions import BASE_ENDED, BY_BASE
@@ -194,6 +194,20 @@ def test_a_queue_caps_extensions() -> None:
         plane.submit({"nodes": 2, "extensions": 4})
     assert refused.value.hint == "write 2..5"
     plane.submit({"nodes": 2, "extensions": 3})
+
+
+def test_why_says_what_extensions_wait_for() -> None:
+    """For the base to run as long as it starts; then for one more node, with how many there are."""
+    plane = SmallPlane(nodes=4)
+    (job,) = plane.submit(ELASTIC)
+    plane.start((job, 0))
+    starting = plane.plane.why(plane.live(job), plane.now_ms)
+    assert starting.reason is Reason.NONE
+    assert starting.message.endswith("its extensions wait for resources as soon as its base runs")
+    begun(plane, job)
+    grow(plane, job, 1)
+    later = plane.plane.why(plane.live(job), plane.now_ms)
+    assert later.message.startswith("Its base runs, with 1 extension of up to 3; one more waits for resources")
 
 
 @pytest.mark.parametrize("field", [{"array": "0-3"}, {"within": "rack"}, {"interactive": "pipes"}])
