@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from hal.client.rest import calls
 from tests.cluster.hosts import DEADLINE_S, Cluster, Network, Ran
 
 REST_PORT = 8_643
@@ -110,3 +111,32 @@ def test_a_rank_that_fails_ends_those_on_other_hosts(cluster: Cluster) -> None:
     ran = run(cluster, f"{HAL} launch -n 4 bash -c '{sys.executable} {MEETING} 3 || exit; exec sleep 1000'")
     assert (ran.code, "rank 3 on node w2 ended with exit code 9" in ran.err) == (9, True), ran.err
     assert left(cluster, "meeting") == []
+
+
+GROWING = f"""
+if test $HAL_ELASTIC = extension; then
+  exec {sys.executable} -c 'import os, socket, time
+found = socket.create_connection((os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])))
+found.sendall(os.environ["HAL_NODE"].encode())
+time.sleep(1000)'
+fi
+{sys.executable} -c 'import os, socket
+other, _ = socket.create_server(("", int(os.environ["MASTER_PORT"]))).accept()
+print(os.environ["HAL_NODE"], "met", other.recv(99).decode())'
+{HAL} hostfile --ranks-per-node 1
+"""
+
+
+def test_an_extension_on_another_host_finds_its_base(cluster: Cluster) -> None:
+    """By the base's address and port, which it is told; and the base sees both hosts as nodes of its job."""
+    with cluster.head.client() as client:
+        made = client.submit(["bash", "-c", GROWING], extensions=1, exclusive=True, exclude=["head"])
+        made.wait(DEADLINE_S)
+        assert made.info.exit_code == 0, made.logs(stream="stderr")
+        assert made.task(0).nodes != made.task(1).nodes
+        ((base,), (extension,)) = made.task(0).nodes, made.task(1).nodes
+        assert client.call(calls.log(made.id)).data.decode().splitlines() == [
+            f"{base} met {extension}",
+            f"{base} slots=1",
+            f"{extension} slots=1",
+        ]
