@@ -153,6 +153,8 @@ class JobOptions(TypedDict, total=False):
     """'slurm' or 'pbs': its steps get the variables of that scheduler, too (docs/from-slurm.md)."""
     on_node_lost: str
     """'wait' or 'requeue', if the node of a task is unreachable (default: the queue's setting)."""
+    movable: bool
+    """Whether a running task may be started again elsewhere to make room for a gang (default: the queue's setting)."""
     begin: float | str | datetime | timedelta
     """Do not start before: a datetime, ISO text, seconds since 1970; or from now, a timedelta or 'now+2h'."""
     deadline: float | str | datetime | timedelta

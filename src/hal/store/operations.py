@@ -171,6 +171,10 @@ class Preemption(Struct, frozen=True, omit_defaults=True):
     """Of that job."""
     lent_by: str = ""
     """The account (or user) whose quota it had borrowed within the cohort; "": it had not borrowed."""
+    nodes: int = 0
+    """It is moved to make room for a gang of so many nodes; 0: it is not moved."""
+    alone_ms: int = 0
+    """When that gang would have started without; 0: nobody knew."""
     at_ms: int = 0
     due_ms: int = 0
     """When it must have stopped at the latest."""

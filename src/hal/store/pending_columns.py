@@ -90,6 +90,7 @@ class _Asked(Struct, frozen=True):
     constraints: Raw = Raw(b"")
     exclude: Raw = Raw(b"")
     tolerate: Raw = Raw(b"")
+    movable: bool | None = None
     nodes: int = 1
     within: str = ""
     pack: str = ""
@@ -101,13 +102,14 @@ class _Asked(Struct, frozen=True):
     def is_array(self) -> bool:
         return bytes(self.array) not in (b"", b"null")
 
-    def key(self) -> tuple[bytes, bytes, bytes, bytes, bytes, int, str, str, str, str, int]:
+    def key(self) -> tuple[bytes, bytes, bytes, bytes, bytes, bool | None, int, str, str, str, str, int]:
         return (
             bytes(self.request),
             bytes(self.licences),
             bytes(self.constraints),
             bytes(self.exclude),
             bytes(self.tolerate),
+            self.movable,
             self.nodes,
             self.within,
             self.pack,
@@ -143,7 +145,7 @@ class PendingColumns:
         """For each shape: index into `asks`."""
         self.asks: list[JobSpec] = []
         """One spec for all that are equal for the engine: same request, licences, nodes, level, constraints,
-        excluded nodes, tolerated taints, booking, QOS and deadline; its other fields are meaningless."""
+        excluded nodes, tolerated taints, booking, QOS, deadline and `movable`; its other fields are meaningless."""
         self._walltimes = Texts()
         """Of the specs; a job's own may have been changed since."""
         self._names: Codes[str] = Codes()

@@ -35,6 +35,8 @@ class Before:
     later_ms: int
     limit_ms: int | None
     attempt: int
+    movable: bool = False
+    within: str = ""
 
 
 def work(owners: st.SearchStrategy[OwnerSpec], requests: st.SearchStrategy[Amounts]) -> st.SearchStrategy[list[Before]]:
@@ -51,6 +53,11 @@ def work(owners: st.SearchStrategy[OwnerSpec], requests: st.SearchStrategy[Amoun
     return st.lists(one, min_size=1, max_size=7)
 
 
+def kind_of(job: Before) -> ClassSpec:
+    """What it asks for."""
+    return ClassSpec(job.request, job.gang, within=job.within if job.gang > 1 else "", movable=job.movable)
+
+
 def play(scheduler: Scheduler, jobs: Sequence[Before], pause_ms: int) -> int:
     """They come, and are scheduled, one by one as jobs 1, 2, 3 …; the time `pause_ms` after the last."""
     now = 0
@@ -59,7 +66,7 @@ def play(scheduler: Scheduler, jobs: Sequence[Before], pause_ms: int) -> int:
         rows = submit_rows(1)
         rows["job"], rows["submit_ms"], rows["attempt"] = number + 1, now, job.attempt
         rows["walltime_ms"] = INF if job.limit_ms is None else job.limit_ms
-        scheduler.feed(JobsSubmitted(rows, (ClassSpec(job.request, job.gang),), (job.owner,)))
+        scheduler.feed(JobsSubmitted(rows, (kind_of(job),), (job.owner,)))
         scheduler.run(now)
     now += pause_ms
     scheduler.run(now)

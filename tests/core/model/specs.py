@@ -182,6 +182,7 @@ def job_specs(draw: st.DrawFn) -> JobSpec:
         comment=draw(st.just("") | comments),
         constraints=tuple(draw(st.lists(constraints(), max_size=3))),
         exclude=tuple(draw(st.lists(labels, max_size=3, unique=True))),
+        movable=draw(st.none() | st.booleans()),
         tolerate=tuple(draw(st.lists(labels, max_size=3, unique=True))),
         gates=draw(gates()),
         notify=tuple(draw(st.lists(notifications, max_size=3))),

@@ -215,6 +215,11 @@ _JOB_OPTIONS = (
         type=click.Choice(["wait", "requeue"]),
         help="What to do with a task whose node is unreachable (default: the queue's setting, else wait).",
     ),
+    click.option(
+        "--movable/--not-movable",
+        default=None,
+        help="Let running tasks start again elsewhere to make room for a gang, or not (default: as the queue says).",
+    ),
     click.option("--hold", is_flag=True, help="Submit it held; `hal release` lets it start."),
     click.option(
         "--wait-for-change",
@@ -262,6 +267,8 @@ def options_of(given: Mapping[str, Any]) -> JobOptions:
         out["exclude"] = [name for text in given["exclude"] for name in text.split(",")]
     if given["tolerate"]:
         out["tolerate"] = [taint for text in given["tolerate"] for taint in text.split(",")]
+    if given["movable"] is not None:
+        out["movable"] = given["movable"]
     if given["gate"]:
         out["gates"] = list(given["gate"])
     if given["notify"]:

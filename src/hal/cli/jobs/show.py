@@ -305,6 +305,7 @@ def _render_job(screen: Screen, info: JobInfo, used: str = "", places: Mapping[s
             "ran": span(ran_ms(info, now_ms)) if info.start_ms else "",
             "used": used,
             "excludes": ", ".join(spec.get("exclude", ())),
+            "movable": "yes" if spec.get("movable") else "",
             "tolerates": ", ".join(spec.get("tolerate", ())),
             "secrets": ", ".join(spec.get("secrets", ())),
             "gates": ", ".join(f"{gate['name']} ({_gate_fields(gate)})" for gate in spec.get("gates", ())),

@@ -50,6 +50,7 @@ HELP: Mapping[str, str] = {
     "coordinators": "Let this user limit its users, control its jobs, and set its secrets.",
     "delegated": "A coordinator of the account has set it.",
     "sandbox": "What its jobs are kept from on their nodes: yes, or words of docs/sandbox.md.",
+    "movable": "Let tasks of jobs that do not say start again elsewhere to make room for a gang, or not.",
     "on_node_lost": "Default for what happens to tasks whose node is unreachable.",
     "on_dependency_failed": "Default for what happens to jobs whose dependencies can no longer be met.",
     "preempts": "Queue whose running tasks its jobs may preempt.",

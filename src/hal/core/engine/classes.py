@@ -45,7 +45,8 @@ class ClassSpec(msgspec.Struct, frozen=True):
     runs in this booking only (on its nodes, within its time); "" = outside all. licences: amounts of the whole cluster
     that one start takes, whatever its nodes; > 0. within: a level of the topology, in one domain of which all its nodes
     are; "" = anywhere. A node in no domain of the level does not count; of a level that nobody named there is none.
-    tolerates: taints of nodes, as `KEY` or `KEY=VALUE`, in spite of which it may run there.
+    tolerates: taints of nodes, as `KEY` or `KEY=VALUE`, in spite of which it may run there. movable: while it runs, it
+    may be moved elsewhere to make room for a gang.
     """
 
     request: dict[str, int]
@@ -55,6 +56,7 @@ class ClassSpec(msgspec.Struct, frozen=True):
     licences: dict[str, int] = {}
     within: str = ""
     tolerates: tuple[str, ...] = ()
+    movable: bool = False
 
     def shape_key(self) -> tuple[object, ...]:
         """Equal for equal feasibility on one node; zero amounts do not count."""

@@ -52,6 +52,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     claim_patience_ms: how long after its time an attempt that was told to end may go on before the claim on its rows
         falls.
     most_claims: waiting tasks for which work is being taken back, at once.
+    compaction: running work that may be moved is moved for the first waiting gang when that gains it so many times what
+        the work loses; 0 = never. compaction_nodes: of gangs with so many nodes at least.
     gpu_parts: several jobs may share a GPU of a node that binds them. Read by who feeds nodes and classes, not here.
     gpu_reserve: of cores and memory what work without GPUs must leave of a node for each of its GPUs, base units; {} =
         nothing. Read by who feeds nodes and classes, too.
@@ -80,6 +82,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     min_run_ms: int = 60_000
     claim_patience_ms: int = 60_000
     most_claims: int = 1_000
+    compaction: float = 0.0
+    compaction_nodes: int = 8
     gpu_parts: bool = False
     gpu_reserve: dict[str, int] = {}
     levels: tuple[str, ...] = ()

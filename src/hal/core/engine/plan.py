@@ -69,12 +69,16 @@ MOVE: Final = np.dtype(
         ("grace_ms", np.int64),
         ("for_job", np.int64),  # whom it is taken back for, -1
         ("for_task", np.int64),
-        ("at_ms", np.int64),  # of a claim: when its rows are free at the latest
+        ("at_ms", np.int64),  # of a claim: when its rows are free at the latest; of what is moved: see `MOVED`
         ("row_offset", np.int64),
         ("row_count", np.int64),
-        ("lent", np.int64),  # of what is taken back: 1 = it had borrowed what the account of that job had lent
+        ("lent", np.int64),  # of what is taken back: 0, `LENT` or `MOVED`
     ]
 )
+LENT: Final = 1
+"""In `lent`: it had borrowed what the account of the job that it is taken back for had lent."""
+MOVED: Final = 2
+"""In `lent`: it is moved to make room for a gang, which would start by itself at `at_ms` (INF: nobody knows)."""
 
 NO_STARTS: Final = np.zeros(0, START)
 NO_ROWS: Final = np.zeros(0, np.int64)

@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 
 from hal.core.engine.plan import (
+    MOVED,
     NO_MOVES,
     NO_RESERVATIONS,
     NO_RESERVED,
@@ -38,6 +39,13 @@ PHASE_LENT: Final = 3
 """What others have borrowed is searched for, within a pass."""
 PHASE_LENDER: Final = 4
 """The same between two passes, for a job that only its cohort's limit keeps waiting."""
+PHASE_MOVE: Final = 5
+"""Work that may be moved is searched for: what loses least."""
+PHASE_MOVE_LEAST: Final = 6
+"""The same, where that has no room elsewhere or does not pay: as little as possible."""
+SOUGHT: Final = {PHASE_SEARCH: 0, PHASE_LENT: 1, PHASE_LENDER: 1, PHASE_MOVE: 2, PHASE_MOVE_LEAST: 3}
+"""What the search is told to offer."""
+MOVES: Final = (PHASE_MOVE, PHASE_MOVE_LEAST)
 MAX_RESTARTS: Final = 3
 """Searches that begin anew because something has changed between their slices; the next one is not cut any more."""
 UNCUT: Final = 1 << 60
@@ -116,11 +124,11 @@ def _search(state: State, now_ms: int, cursor: Cursor, budget: int) -> Plan:
     if place == 0:
         seen = state.version
         if state.plugins.preempt is not None:
-            _ask_prices(state, now_ms, lent=cursor.phase != PHASE_SEARCH)
+            _ask_prices(state, now_ms, lent=SOUGHT[cursor.phase] != 0)
     if restarts > MAX_RESTARTS:
         budget = UNCUT
-    lent = int(cursor.phase != PHASE_SEARCH)
-    outcome = state.calls["seek"](state.at, cursor.job, cursor.task, now_ms, place, budget, lent)
+    sought = SOUGHT[cursor.phase]
+    outcome = state.calls["seek"](state.at, cursor.job, cursor.task, now_ms, place, budget, sought)
     state.check_bounds()
     work = int(state.pass_record[L.PASS_WORK])
     found = state.search_record
@@ -135,13 +143,35 @@ def _search(state: State, now_ms: int, cursor: Cursor, budget: int) -> Plan:
         if found[L.SEEK_DUE] <= now_ms:
             goes_on = ANEW  # all of it is free at once: what is claimed starts first
         return _plan(state, now_ms, goes_on, work, moves=moves, rows=rows)
-    if cursor.phase == PHASE_SEARCH and state.meta[L.M_RECLAIM]:
-        return _plan(state, now_ms, msgspec.structs.replace(goes_on, phase=PHASE_LENT), work)
+    following = _next_search(state, cursor.phase)
+    if following:
+        return _plan(state, now_ms, msgspec.structs.replace(goes_on, phase=following), work)
     moves = np.zeros((1, L.MOVE_SIZE), np.int64)
     moves[0, [L.A_OP, L.A_JOB, L.A_TASK, L.A_FOR_JOB, L.A_AT]] = (
-        L.OP_SEARCHED, cursor.job, cursor.task, NO_JOB, found[L.SEEK_YOUTH]
+        L.OP_SEARCHED, cursor.job, cursor.task, NO_JOB, _young_until(state, now_ms, cursor.phase)
     )  # fmt: skip
     return _plan(state, now_ms, goes_on, work, moves=moves)
+
+
+def _next_search(state: State, phase: int) -> int:
+    """The phase that follows a search in vain; 0: none."""
+    found = state.search_record
+    if phase == PHASE_SEARCH and state.meta[L.M_RECLAIM]:
+        return PHASE_LENT
+    if phase in (PHASE_SEARCH, PHASE_LENT):
+        wide = found[L.SEEK_ENTRY] >= 0 and found[L.SEEK_GANG] >= state.meta[L.M_MOVING_NODES]
+        return PHASE_MOVE if state.meta[L.M_MOVING] and wide else 0
+    return PHASE_MOVE_LEAST if phase == PHASE_MOVE and found[L.SEEK_COUNT] else 0
+
+
+def _young_until(state: State, now_ms: int, phase: int) -> int:
+    """When to search again though nothing happens: work that is too young now is old enough then."""
+    found = state.search_record
+    until = int(found[L.SEEK_YOUTH])
+    if phase in MOVES and state.shares.qos[found[L.SEEK_QOS], L.STANDING_PREEMPTS]:
+        # What the search before this one, among work that its QOS preempts, found too young is not known any more.
+        until = min(until, now_ms + state.config.min_run_ms)
+    return until
 
 
 def _ask_prices(state: State, now_ms: int, *, lent: bool) -> None:
@@ -150,7 +180,7 @@ def _ask_prices(state: State, now_ms: int, *, lent: bool) -> None:
     runs = state.work.runs[: int(state.meta[L.M_RUN_TOP])]
     qos = state.shares.owners[state.work.buckets[runs[:, L.R_BUCKET], L.B_OWNER], L.O_QOS]
     may_go = (runs[:, L.R_NODES] > 0) & (runs[:, L.R_STATE] == L.RUN_ON)
-    if not state.meta[L.M_RECLAIM]:
+    if not (state.meta[L.M_RECLAIM] or state.meta[L.M_MOVING]):
         may_go &= state.shares.qos[qos, L.STANDING_MODE] != L.MODE_OFF
     slots = np.flatnonzero(may_go)
     state.work.runs[slots, L.R_PRICE] = prices_of(state.plugins.preempt, run_view(state, slots, now_ms, lent), now_ms)
@@ -174,7 +204,11 @@ def _moves(state: State, cursor: Cursor) -> tuple[Table, Rows]:
     taken[:, L.A_ATTEMPT] = runs[:, L.R_ATTEMPT]
     taken[:, L.A_MODE] = state.shares.qos[qos, L.STANDING_MODE]
     taken[:, L.A_LENT] = int(cursor.phase != PHASE_SEARCH)
-    if cursor.phase != PHASE_SEARCH:
+    if cursor.phase in MOVES:
+        taken[:, L.A_LENT] = MOVED
+        taken[taken[:, L.A_MODE] != L.MODE_CHECKPOINT, L.A_MODE] = L.MODE_REQUEUE
+        taken[:, L.A_AT] = found[L.SEEK_ALONE]
+    elif cursor.phase != PHASE_SEARCH:
         taken[np.isin(taken[:, L.A_MODE], (L.MODE_OFF, L.MODE_SUSPEND)), L.A_MODE] = L.MODE_REQUEUE
     taken[:, L.A_GRACE] = np.where(taken[:, L.A_MODE] == L.MODE_SUSPEND, 0, state.shares.qos[qos, L.STANDING_GRACE])
     taken[:, L.A_FOR_JOB] = cursor.job

@@ -293,6 +293,10 @@ class JobSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
         tuple[str, ...],
         Meta(description="taints of nodes on which it may run in spite of them: KEY, or KEY=VALUE; see nodes.md"),
     ] = ()
+    movable: Annotated[
+        bool | None,
+        Meta(description="running tasks may start again elsewhere to make room for a gang; unset: the queue's setting"),
+    ] = None
     gates: Annotated[
         tuple[JobGate, ...], Meta(description="services of the node that let each attempt begin, or end; see gates.md")
     ] = ()

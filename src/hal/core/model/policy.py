@@ -104,6 +104,8 @@ class Queue(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
     sandbox: tuple[str, ...] = ()
     """What its jobs are kept from on their nodes, beside what they ask for themselves."""
     on_node_lost: OnNodeLost = OnNodeLost.WAIT
+    movable: bool = False
+    """Whether running tasks of jobs that do not say may be started again elsewhere to make room for a gang."""
     on_dependency_failed: Failed = Failed.CANCEL
     preempts: tuple[str, ...] = ()
     """Queues whose running tasks may be preempted for its jobs."""

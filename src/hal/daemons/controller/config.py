@@ -163,6 +163,8 @@ def _config(file: Sections) -> Config:
             gpu_parts=engine.gpu_parts,
             gpu_reserve=dict(engine.gpu_reserve),
             preempt=engine.preempt,
+            compaction=engine.compaction,
+            compaction_nodes=engine.compaction_nodes,
             filters=engine.filters,
             compact=topology.compact,
         ),

@@ -16,6 +16,7 @@ from hal.core.engine.config import Backfill
 from hal.core.model import Duration, Resources, SpecError, StoreError
 from hal.core.model.config_sections import Section, check_range, without_password
 from hal.core.model.devices import BESIDE_GPUS
+from hal.core.model.job import MAX_NODES
 from hal.core.model.lease_times import LeaseTimes, check_lease_times
 from hal.core.model.node_address import check_patterns
 from hal.core.model.node_config import NODE
@@ -54,6 +55,9 @@ MAX_SLICE_WORK: Final = 1 << 40
 DEFAULT_RESERVATIONS: Final = 10
 MAX_RESERVATIONS: Final = 1_000_000
 MAX_RULES: Final = 100
+LEAST_COMPACTION: Final = 1.0
+MOST_COMPACTION: Final = 100.0
+"""What a gang must gain by work that is moved, in multiples of what that work loses."""
 """Rules for submissions: each is asked about every job."""
 
 
@@ -79,6 +83,14 @@ class EngineSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         int, Meta(description="checks after which a long decision pauses to serve requests and reports")
     ] = DEFAULT_SLICE_WORK
     preempt: Annotated[str, Meta(description="what is preempted first: `least-lost`, or a policy")] = "least-lost"
+    compaction: Annotated[
+        float,
+        Meta(
+            description="movable work is moved for the first waiting gang if that gains so many times what the work "
+            "loses; 0: never; see docs/compaction.md"
+        ),
+    ] = 0.0
+    compaction_nodes: Annotated[int, Meta(description="it is moved for gangs of so many nodes at least")] = 8
     filters: Annotated[
         tuple[str, ...], Meta(description="names of filters from other packages; a node must pass all of them")
     ] = ()
@@ -98,6 +110,12 @@ def check_engine(section: EngineSection) -> None:
         SpecError: a value is out of range; names it.
     """
     check_range("engine.slice_work", section.slice_work, MIN_SLICE_WORK, MAX_SLICE_WORK)
+    if section.compaction and not LEAST_COMPACTION <= section.compaction <= MOST_COMPACTION:
+        raise SpecError(
+            f"engine.compaction: {section.compaction:g} is out of range",
+            hint=f"from {LEAST_COMPACTION:g} to {MOST_COMPACTION:g}, or 0: nothing is moved",
+        )
+    check_range("engine.compaction_nodes", section.compaction_nodes, 1, MAX_NODES)
     check_range("engine.reservations", section.reservations, 1, MAX_RESERVATIONS)
     wrong = [name for name in section.gpu_reserve if name not in BESIDE_GPUS]
     if wrong:

@@ -210,7 +210,7 @@ class _Judge:
         self._known: LimitsByOwner = {}
         self._seen: dict[Key, int] = {}
         self._kind_of: dict[tuple[int, int, int, int, tuple[int, int] | None], int] = {}
-        self._class_of: dict[tuple[Resources, int, str], int] = {}
+        self._class_of: dict[tuple[Resources, int, str, bool], int] = {}
         self._interning = Interning(gpu_parts=site.engine.gpu_parts, gpu_reserve=site.engine.gpu_reserve)
         self._interned: dict[int, int] = {}
         """By identity of a class that the interning holds its index in `classes`."""
@@ -281,9 +281,10 @@ class _Judge:
                 self.classes.append(found)
             return place
         within = spec.within if spec.nodes > 1 else ""
-        place = self._class_of.setdefault((spec.request, spec.nodes, within), len(self.classes))
+        movable = bool(spec.movable)
+        place = self._class_of.setdefault((spec.request, spec.nodes, within, movable), len(self.classes))
         if place == len(self.classes):
-            self.classes.append(ClassSpec(dict(spec.request), spec.nodes, within=within))
+            self.classes.append(ClassSpec(dict(spec.request), spec.nodes, within=within, movable=movable))
         return place
 
     def _owner(self, spec: JobSpec) -> int:

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from hal.core.engine.events import AllocationsAdopted
-from hal.core.engine.plan import MOVE
-from hal.core.kernels.structures.layout import RUN_GOING, RUN_ON, RUN_SUSPENDED
+from hal.core.engine.plan import MOVE, MOVED
+from hal.core.kernels.structures.layout import INF, RUN_GOING, RUN_ON, RUN_SUSPENDED
 from hal.core.model import AttemptState, EventKind, StepId, TaskState
 from hal.core.model.policy import Policy, PreemptMode, Qos
 from hal.planes.tasks import Arrival, TaskPlane
@@ -80,6 +80,26 @@ def test_work_that_had_borrowed_is_told_who_gets_it_back() -> None:
     plane.end(job, code=143, cause=ExitCause.PREEMPTED)
     (task_range,) = plane.live(job).ranges
     assert task_range.reason == f"preempted by job {lender}: {user} reclaims its quota"
+
+
+@pytest.mark.parametrize(("alone_ms", "waited"), [(3 * 3_600_000, " 3h"), (INF, "")])
+def test_work_that_is_moved_is_told_how_long_the_gang_would_have_waited(alone_ms: int, waited: str) -> None:
+    """In the reason why it waits, and in the feed; where nobody knows how long, without a time."""
+    plane = SmallPlane()
+    job, gang = plane.submit({"movable": True}, {"nodes": 2})
+    plane.start((job, 0))
+    begun(plane, job)
+    block = moves(job, for_job=gang)
+    block["lent"] = MOVED
+    block["at_ms"] = min(plane.now_ms + alone_ms, INF)
+    plane.plane.preempt(block, plane.now_ms)
+    change = plane.commit()
+    (events,) = [operation for operation in change.operations if isinstance(operation, AppendEvents)]
+    (event,) = [event for event in events.events if event.kind is EventKind.ATTEMPTS_PREEMPTED]
+    assert event.payload["attempts"][0]["moved"] is True
+    plane.end(job, code=143, cause=ExitCause.PREEMPTED)
+    (task_range,) = plane.live(job).ranges
+    assert task_range.reason == f"moved to make room for job {gang} (its 2 nodes would have waited{waited})"
 
 
 @pytest.mark.parametrize(

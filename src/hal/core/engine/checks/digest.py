@@ -73,6 +73,7 @@ def _class_name(state: State, class_id: int) -> tuple[object, ...]:
         sorted(spec.licences.items()),
         spec.within,
         *([sorted(spec.tolerates)] if spec.tolerates else []),
+        *(["movable"] if spec.movable else []),
     )
 
 

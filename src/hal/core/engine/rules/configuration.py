@@ -180,9 +180,12 @@ def _set_standings(state: State, config: EngineConfig) -> None:
         shares.qos[:last, L.STANDING_PREEMPTS][alone] = TAKES_EXTENSIONS
     limits = config.policy.limits.values() if config.policy is not None else ()
     state.meta[L.M_RECLAIM] = int(any(limit.cohort and limit.reclaim is Reclaim.PREEMPT for limit in limits))
-    if state.meta[L.M_RECLAIM]:
-        shares.qos[0, L.STANDING_GRACE] = int(Qos().grace)  # work without a QOS may have borrowed
-    state.meta[L.M_PREEMPTING] = int(shares.qos[:, L.STANDING_PREEMPTS].any() or state.meta[L.M_RECLAIM])
+    state.meta[L.M_MOVING] = round(1_000 * config.compaction)
+    state.meta[L.M_MOVING_NODES] = config.compaction_nodes
+    anybody = bool(state.meta[L.M_RECLAIM] or state.meta[L.M_MOVING])
+    if anybody:
+        shares.qos[0, L.STANDING_GRACE] = int(Qos().grace)  # work without a QOS may have borrowed, or be moved
+    state.meta[L.M_PREEMPTING] = int(shares.qos[:, L.STANDING_PREEMPTS].any() or anybody)
     searched = state.work.entries.shape[0] if state.meta[L.M_PREEMPTING] else 1
     state.allocation.resize({SEARCHED_ENTRIES: searched}, emptied=True)
     state.meta[L.M_SEARCH_EVERY] = config.preempt_every_ms

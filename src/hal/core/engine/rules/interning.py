@@ -43,7 +43,7 @@ def intern_classes(state: State, specs: tuple[ClassSpec, ...]) -> Ints:
 def _class_id(state: State, spec: ClassSpec) -> int:
     catalogue = state.catalogue
     shape = shape_id(state, spec)
-    key = (shape, spec.nodes)
+    key = (shape, spec.nodes, spec.movable)
     there = catalogue.class_ids.get(key)
     if there is not None:
         return there
@@ -55,7 +55,7 @@ def _class_id(state: State, spec: ClassSpec) -> int:
         catalogue.class_specs.append(spec)
         if class_id >= catalogue.classes.shape[0]:
             state.make_room({CLASSES: 2 * class_id})
-    catalogue.classes[class_id] = (shape, spec.nodes, 0, 0)
+    catalogue.classes[class_id] = (shape, spec.nodes, 0, int(spec.movable))
     catalogue.class_ids[key] = class_id
     return class_id
 
@@ -107,7 +107,7 @@ def _forget_classes(state: State, keep: set[int]) -> bool:
             del catalogue.class_ids[key]
             catalogue.class_specs[class_id] = None
             catalogue.class_free.append(class_id)
-    used = {shape for shape, _nodes in catalogue.class_ids}
+    used = {shape for shape, _nodes, _movable in catalogue.class_ids}
     for shape_key, shape in list(catalogue.shape_ids.items()):
         if shape not in used:
             del catalogue.shape_ids[shape_key]

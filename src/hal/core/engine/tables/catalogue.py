@@ -28,8 +28,8 @@ class Catalogue(CatalogueTables):
         """By shape: a class that has it."""
         self.shape_free: list[int] = []
         """Shapes to be used again."""
-        self.class_ids: dict[tuple[int, int], int] = {}
-        """Class by shape and number of nodes."""
+        self.class_ids: dict[tuple[int, int, bool], int] = {}
+        """Class by shape, number of nodes, and whether it may be moved."""
         self.class_specs: list[ClassSpec | None] = []
         """By class."""
         self.class_free: list[int] = []

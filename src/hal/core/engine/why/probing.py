@@ -70,7 +70,7 @@ class Prober:
     def _copy(self, state: State) -> State:
         """A copy that takes nothing back from others: that could not be undone between two questions."""
         shadow = self._shadow.of(state)
-        shadow.meta[L.M_PREEMPTING] = shadow.meta[L.M_RECLAIM] = 0
+        shadow.meta[L.M_PREEMPTING] = shadow.meta[L.M_RECLAIM] = shadow.meta[L.M_MOVING] = 0
         return shadow
 
 

@@ -17,6 +17,7 @@ from hal.core.kernels.structures.jit import inner
 from hal.core.kernels.structures.layout import (
     B_CLASS,
     B_OWNER,
+    C_MOVABLE,
     C_SHAPE,
     INF,
     M_BOOKINGS,
@@ -65,6 +66,7 @@ from hal.core.kernels.structures.layout import (
     SEARCH_KEPT,
     SEARCH_YOUTH,
     SEEK_GANG,
+    SEEK_MOVES,
     SEEK_OFFERED,
     SEEK_QOS,
     SEEK_SHAPE,
@@ -75,6 +77,8 @@ from hal.core.kernels.structures.layout import (
 )
 from hal.core.kernels.structures.memory import Tables
 
+MOVES_LEAST: Final = 2
+"""In SEEK_MOVES: a node costs what has to move from it, whatever that would lose."""
 MOST_ELAPSED_MS: Final = 1 << 34
 MOST_LOST: Final = 1 << 50
 MOST_PRICE: Final = 1 << 54
@@ -96,9 +100,12 @@ def shape_of(t: Tables, run: int) -> int:
 
 @inner
 def mode_of(t: Tables, run: int) -> int:
-    """How a run would be preempted; what was offered is requeued where its QOS says nothing, or would keep it."""
+    """How a run would be preempted; what was offered is requeued where its QOS says nothing, or would keep it. What is
+    moved waits again, whatever its QOS says; it may save its work before if its QOS says so."""
     offered = t.search_record[SEEK_OFFERED]
     mode = int(t.qos[qos_of(t, run), STANDING_MODE])
+    if t.search_record[SEEK_MOVES] > 0:
+        return MODE_CHECKPOINT if mode == MODE_CHECKPOINT else MODE_REQUEUE
     return MODE_REQUEUE if offered > 0 and mode in (MODE_OFF, MODE_SUSPEND) else mode
 
 
@@ -122,9 +129,12 @@ def protected_until(t: Tables, run: int) -> int:
 
 @inner
 def _is_eligible(t: Tables, run: int) -> bool:
-    """Whether a running attempt may be preempted at all: it was offered, or its QOS allows it."""
+    """Whether a running attempt may be preempted at all: it was offered, or its QOS allows it, or it may be moved."""
     if t.runs[run, R_STATE] != RUN_ON:
         return False
+    if t.search_record[SEEK_MOVES] > 0:
+        movable = t.classes[t.buckets[t.runs[run, R_BUCKET], B_CLASS], C_MOVABLE] != 0
+        return bool(movable and t.qos[qos_of(t, run), STANDING_MODE] != MODE_SHRINK)
     offered = t.search_record[SEEK_OFFERED]
     if offered > 0:
         return bool(t.runs[run, R_OFFERED] == offered)
@@ -153,21 +163,30 @@ def weigh(t: Tables, shape: int) -> int:
 
 @inner
 def price_of(t: Tables, run: int, mode: int) -> int:
-    """What a run would lose: its time since it started, times what it holds; no more than its grace where it saves its
-    work, nothing where it is only suspended. What a plugin says instead, if there is one. Extensions of a job cost
-    nothing in any case, and where there are some, nothing else is as cheap."""
+    """By what victims are chosen: what a run would lose, or what a plugin says instead; nothing where it is suspended.
+    Where the search is for what moves least, what it holds. Extensions of a job cost nothing in any case, and where
+    there are some, nothing else is as cheap."""
     if mode == MODE_SHRINK:
         return 0
+    if t.search_record[SEEK_MOVES] == MOVES_LEAST:
+        return int(weigh(t, shape_of(t, run)) * t.runs[run, R_NODES])
     least = t.runs[run, R_NODES] if _has_extensions(t) else 0
     if t.meta[M_PRICED] != 0:
         return int(max(t.runs[run, R_PRICE], least))
     if mode == MODE_SUSPEND:
         return int(least)
+    return int(max(loss_of(t, run, mode), least))
+
+
+@inner
+def loss_of(t: Tables, run: int, mode: int) -> int:
+    """What a run would lose: its time since it started, times what it holds; no more than its grace where it saves its
+    work."""
     elapsed = max(t.pass_record[PASS_NOW] - t.runs[run, R_START], 0)
     if mode == MODE_CHECKPOINT:
         elapsed = min(elapsed, t.qos[qos_of(t, run), STANDING_GRACE])
     held = weigh(t, shape_of(t, run)) * t.runs[run, R_NODES]
-    return int(max(min(min(elapsed, MOST_ELAPSED_MS) * held, MOST_LOST), least))
+    return int(min(min(elapsed, MOST_ELAPSED_MS) * held, MOST_LOST))
 
 
 @inner
@@ -356,13 +375,12 @@ def _pick_least(t: Tables, node: int, count: int) -> int:
 def look_at(t: Tables, node: int) -> None:
     """The price of one node: what is free or leaving already costs nothing."""
     shape = t.search_record[SEEK_SHAPE]
-    offered = t.search_record[SEEK_OFFERED]
     now = t.pass_record[PASS_NOW]
     resources = t.meta[M_RESOURCES]
     t.search[node, SEARCH_COST] = -1
     t.search[node, SEARCH_JOBS] = 0
     t.search[node, SEARCH_YOUTH] = INF
-    if offered > 0 and t.search[node, SEARCH_KEPT] == offered:
+    if t.search[node, SEARCH_KEPT] == t.search_record[SEEK_STAMP]:
         return
     if t.open_now[t.shapes[shape, S_CSET], node] == 0 or not fits(t, t.capacity, node, shape, resources):
         return

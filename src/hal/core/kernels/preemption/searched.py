@@ -12,7 +12,9 @@ from hal.core.kernels.rules.ledgers import lends
 from hal.core.kernels.structures.bounds import leads_on
 from hal.core.kernels.structures.jit import inner
 from hal.core.kernels.structures.layout import (
+    B_CLASS,
     B_OWNER,
+    C_NODES,
     E_BUCKET,
     E_FIRST,
     E_JOB,
@@ -23,6 +25,8 @@ from hal.core.kernels.structures.layout import (
     M_CLAIMS,
     M_EPOCH,
     M_MOST_CLAIMS,
+    M_MOVING,
+    M_MOVING_NODES,
     M_PREEMPTING,
     M_RECLAIM,
     M_SEARCH_EVERY,
@@ -61,9 +65,15 @@ def may_preempt(t: Tables, bucket: int) -> bool:
 
 
 @inner
+def may_move(t: Tables, bucket: int) -> bool:
+    """Whether work may be moved for the work of a bucket: its gang is wide enough, and the configuration allows it."""
+    return bool(t.meta[M_MOVING] != 0 and t.classes[t.buckets[bucket, B_CLASS], C_NODES] >= t.meta[M_MOVING_NODES])
+
+
+@inner
 def _may_search(t: Tables, bucket: int) -> bool:
     """Whether there may be something that the work of a bucket may take."""
-    if t.qos[t.owners[t.buckets[bucket, B_OWNER], O_QOS], STANDING_PREEMPTS] != 0:
+    if t.qos[t.owners[t.buckets[bucket, B_OWNER], O_QOS], STANDING_PREEMPTS] != 0 or may_move(t, bucket):
         return True
     return bool(t.meta[M_RECLAIM] != 0 and lends(t, bucket))
 

@@ -4,6 +4,7 @@ Pure. A candidate runs, its QOS may be taken from and is not protected by its yo
 worked out in `node_prices`. A gang counts on each of its nodes with its part, and once it is chosen, all its nodes are
 cleared. The cheapest nodes are taken; then, from the one that loses most, every victim without which enough nodes still
 fit is let be. Nobody is preempted for a job that would start by itself within the time that they are given to leave.
+Work that may be moved is offered in the same way: `moving` says whether that pays.
 O(runs on the nodes + nodes log nodes + victims x nodes of a gang); where what was lent is preempted, with O(runs log
 runs + nodes that they hold) beside it, in the last slice.
 """
@@ -20,9 +21,8 @@ from hal.core.kernels.nodes.compact_nodes import (
     must_share,
     offer,
 )
-from hal.core.kernels.nodes.domains import add_to_domain, begin_domains, first_domain, last_domain, level_within
+from hal.core.kernels.nodes.domains import first_domain, last_domain, level_within
 from hal.core.kernels.nodes.ends import ends_root
-from hal.core.kernels.nodes.releases import project_release
 from hal.core.kernels.nodes.rows import fits
 from hal.core.kernels.preemption.lending import (
     borrows,
@@ -32,6 +32,7 @@ from hal.core.kernels.preemption.lending import (
     gives_lent,
     still_lent,
 )
+from hal.core.kernels.preemption.moving import comes_free_at, fits_elsewhere, keep_reserved, longest_grace, pays
 from hal.core.kernels.preemption.node_prices import (
     clear,
     count_fitting,
@@ -46,65 +47,54 @@ from hal.core.kernels.preemption.node_prices import (
     pick,
     price_of,
     qos_of,
-    shape_of,
 )
-from hal.core.kernels.preemption.searched import waiting_entry
+from hal.core.kernels.preemption.searched import may_move, waiting_entry
 from hal.core.kernels.rules.ledgers import full_ledger, lends
 from hal.core.kernels.rules.licences import licences_now
 from hal.core.kernels.structures.bounds import goes_on, leads_on
 from hal.core.kernels.structures.jit import inner, kernel
 from hal.core.kernels.structures.layout import (
     B_CLASS,
-    B_OFFSET,
     B_OWNER,
     C_NODES,
     C_SHAPE,
     DOMAIN_FIRST,
     DOMAIN_LAST,
     E_BUCKET,
-    E_JOB,
-    E_KEY,
     E_WALL,
     INF,
-    KIND_BLOCK,
-    KIND_RESERVED,
     M_NODES,
-    M_RESERVATIONS,
     M_RESOURCES,
     M_RUN_TOP,
     MAX_CANDIDATES,
     MODE_SUSPEND,
     N_ATTEMPTS,
     O_QOS,
-    P_NEXT,
-    P_NODE,
     P_ON_ROW,
     P_RUN,
     PASS_NOW,
     PASS_WALL,
     PASS_WORK,
-    Q_NODE,
     R_DUE,
     R_END,
     R_MARK,
     R_NODES,
     R_OFFERED,
-    R_PIECE,
     R_STATE,
     RUN_ON,
     S_EVER,
-    S_FIT,
     SCRATCH_CHOSEN,
     SCRATCH_ORDER,
     SCRATCH_PRICES,
     SEARCH_COST,
     SEARCH_JOBS,
-    SEARCH_KEPT,
     SEARCH_YOUTH,
+    SEEK_ALONE,
     SEEK_COUNT,
     SEEK_DUE,
     SEEK_ENTRY,
     SEEK_GANG,
+    SEEK_MOVES,
     SEEK_NODE,
     SEEK_OFFERED,
     SEEK_QOS,
@@ -117,12 +107,6 @@ from hal.core.kernels.structures.layout import (
     T_RIGHT,
     TICK,
     TICK_SEARCH,
-    V_FIRST,
-    V_JOB,
-    V_KEY,
-    V_KIND,
-    V_NODES,
-    V_START,
 )
 from hal.core.kernels.structures.memory import Tables, tables
 from hal.core.kernels.structures.sorting import sort_pairs
@@ -133,6 +117,8 @@ MOST_A_NODE: Final = 1 << 54
 FOUND: Final = 0
 NOTHING: Final = 1
 UNFINISHED: Final = 2
+LENT: Final = 1
+"""What was lent is searched for; above it: work that may be moved."""
 
 
 @kernel
@@ -141,7 +127,8 @@ def seek(at: Any, job: int, task: int, now: int, node: int, budget: int, lent: i
 
     Args:
         budget: work of this slice (attempts looked at); a node is finished whatever the budget.
-        lent: 0 = from those from whom the QOS of the task may take; 1 = from those who borrowed what is its own.
+        lent: 0 = from those from whom the QOS of the task may take; 1 = from those who borrowed what is its own; of
+            work that may be moved 2 = what loses least, 3 = as little as possible.
 
     The search record says where to go on (SEEK_NODE), how many victims were found (SEEK_COUNT; their runs are in
     victims[1]), the entry, the nodes that it gets (SCRATCH_CHOSEN), when all are free at the latest, and when work that
@@ -157,9 +144,11 @@ def seek(at: Any, job: int, task: int, now: int, node: int, budget: int, lent: i
         t.ticks[TICK] += 1
         t.ticks[TICK_SEARCH] = t.ticks[TICK]
     t.search_record[SEEK_STAMP] = t.ticks[TICK_SEARCH]
-    t.search_record[SEEK_OFFERED] = t.ticks[TICK_SEARCH] if lent != 0 else 0
-    if node == 0 and lent != 0:
+    t.search_record[SEEK_OFFERED] = t.ticks[TICK_SEARCH] if lent == LENT else 0
+    if node == 0 and lent == LENT:
         _offer_lent(t)
+    if node == 0 and lent > LENT:
+        keep_reserved(t, False)
     for row in range(node, t.meta[M_NODES]):
         if row > node and t.pass_record[PASS_WORK] >= budget:
             t.search_record[SEEK_NODE] = row
@@ -179,7 +168,9 @@ def seek(at: Any, job: int, task: int, now: int, node: int, budget: int, lent: i
         return NOTHING
     t.search_record[SEEK_COUNT] = kept
     t.search_record[SEEK_DUE] = _latest_free(t, kept)
-    if _starts_by_itself(t) and (lent == 0 or _comes_back(t)):
+    if lent > LENT:
+        return FOUND if pays(t, kept) and fits_elsewhere(t, kept) else NOTHING
+    if comes_free_at(t, t.search_record[SEEK_DUE]) < INF and (lent == 0 or _comes_back(t)):
         return NOTHING
     return FOUND
 
@@ -193,6 +184,8 @@ def _begin_search(t: Tables, entry: int, lent: int) -> bool:
     s[SEEK_ENTRY] = entry
     s[SEEK_DUE] = t.pass_record[PASS_NOW]
     s[SEEK_YOUTH] = INF
+    s[SEEK_MOVES] = max(lent - LENT, 0)
+    s[SEEK_ALONE] = INF
     if entry < 0:
         return False
     bucket = t.entries[entry, E_BUCKET]
@@ -202,12 +195,14 @@ def _begin_search(t: Tables, entry: int, lent: int) -> bool:
     s[SEEK_GANG] = t.classes[class_id, C_NODES]
     s[SEEK_QOS] = t.owners[t.buckets[bucket, B_OWNER], O_QOS]
     # It starts when its victims have left: no booking may be nearer than that.
-    t.pass_record[PASS_WALL] = min(wall + _longest_grace(t), INF)
+    t.pass_record[PASS_WALL] = min(wall + longest_grace(t), INF)
     if not licences_now(t, s[SEEK_SHAPE]) or t.shapes[s[SEEK_SHAPE], S_EVER] < s[SEEK_GANG]:
         return False
     if lent == 0 and (t.qos[s[SEEK_QOS], STANDING_PREEMPTS] == 0 or full_ledger(t, bucket, wall) >= 0):
         return False
-    if lent != 0 and (not lends(t, bucket) or full_beside_cohorts(t, bucket, wall)):
+    if lent == LENT and (not lends(t, bucket) or full_beside_cohorts(t, bucket, wall)):
+        return False
+    if lent > LENT and (not may_move(t, bucket) or full_ledger(t, bucket, wall) >= 0):
         return False
     find_largest(t)
     return True
@@ -283,40 +278,6 @@ def _spare_needless(t: Tables, count: int, fitting: int) -> int:
             t.victims[1, kept] = t.victims[1, k]
             kept += 1
     return kept
-
-
-@inner
-def _starts_by_itself(t: Tables) -> bool:
-    """Whether enough nodes come free, by when the victims would have left, without any."""
-    shape = t.search_record[SEEK_SHAPE]
-    gang = t.search_record[SEEK_GANG]
-    now = t.pass_record[PASS_NOW]
-    until = t.search_record[SEEK_DUE]
-    t.ticks[TICK] += 1
-    stamp = t.ticks[TICK]
-    share = must_share(t, shape, gang)
-    if share:
-        begin_domains(t, shape)
-    there = t.shapes[shape, S_FIT]
-    depth = tree_descend(t.ends, ends_root(t), t.path, 0)
-    seen = 0
-    while goes_on(t, depth > 0 and there < gang, seen, t.ends.shape[0]):
-        seen += 1
-        run = t.path[depth - 1]
-        if t.ends[run, T_KEY] > until:
-            break
-        depth = tree_descend(t.ends, t.ends[run, T_RIGHT], t.path, depth - 1)
-        if t.ends[run, T_KEY] <= now and not is_going(t, run):
-            continue  # it outlives its plan: nobody knows when it ends
-        piece = t.runs[run, R_PIECE]
-        walked = 0
-        while leads_on(t, piece, walked, t.pieces.shape[0]):
-            walked += 1
-            t.pass_record[PASS_WORK] += 1
-            if project_release(t, shape, t.pieces[piece, P_NODE], shape_of(t, run), stamp):
-                there = max(there, add_to_domain(t, shape, t.pieces[piece, P_NODE])) if share else there + 1
-            piece = t.pieces[piece, P_NEXT]
-    return bool(there >= gang)
 
 
 @inner
@@ -424,30 +385,7 @@ def _offer_lent(t: Tables) -> None:
     for run in range(t.meta[M_RUN_TOP]):
         if t.runs[run, R_NODES] > 0 and t.runs[run, R_OFFERED] == stamp and leaves(t, run):
             give_back(t, run, 1)
-    _keep_reserved(t)
-
-
-@inner
-def _keep_reserved(t: Tables) -> None:
-    """Mark the nodes that are reserved for who ranks before: the search leaves them alone."""
-    entry = t.search_record[SEEK_ENTRY]
-    stamp = t.search_record[SEEK_STAMP]
-    ends = min(t.pass_record[PASS_NOW] + t.pass_record[PASS_WALL], INF)
-    key = t.entries[entry, E_KEY] + t.buckets[t.entries[entry, E_BUCKET], B_OFFSET]
-    for k in range(t.meta[M_RESERVATIONS]):
-        before = t.reservations[k, V_KEY]
-        if before > key or (before == key and t.reservations[k, V_JOB] >= t.entries[entry, E_JOB]):
-            continue
-        if t.reservations[k, V_KIND] == KIND_RESERVED and ends <= t.reservations[k, V_START]:
-            continue
-        if t.reservations[k, V_KIND] == KIND_BLOCK:
-            t.pass_record[PASS_WORK] += t.meta[M_NODES]
-            for node in range(t.meta[M_NODES]):
-                t.search[node, SEARCH_KEPT] = stamp
-        first = t.reservations[k, V_FIRST]
-        t.pass_record[PASS_WORK] += 1 + t.reservations[k, V_NODES]
-        for i in range(first, first + t.reservations[k, V_NODES]):
-            t.search[t.reserved[i, Q_NODE], SEARCH_KEPT] = stamp
+    keep_reserved(t, False)
 
 
 @inner
@@ -582,11 +520,3 @@ def _comes_back(t: Tables) -> bool:
         if t.ends[run, T_KEY] > now or is_going(t, run):
             give_back(t, run, 1)
     return not still_lent(t, bucket, offered)
-
-
-@inner
-def _longest_grace(t: Tables) -> int:
-    grace = 0
-    for qos in range(t.qos.shape[0]):
-        grace = max(grace, t.qos[qos, STANDING_GRACE])
-    return grace

@@ -68,6 +68,7 @@ SOURCES: Final = (
     "passes/conservative",
     "preemption/claims",
     "preemption/node_prices",
+    "preemption/moving",
     "preemption/victims",
 )
 """Modules of hal.core.kernels whose text decides what is compiled, in the order of their imports."""

@@ -94,7 +94,9 @@ M_COMPACT: Final = 74  # 1 = gangs are placed compactly: there are domains, and 
 M_WITHIN: Final = 75  # lines of shapes whose nodes must be in one domain; 0 = nobody asks for any
 M_GPU: Final = 76  # which resource is the GPUs, and which the memory; -1
 M_MEMORY: Final = 77
-META_SIZE: Final = 78
+M_MOVING: Final = 78  # what moving work for a gang must gain, in thousandths of what it loses; 0 = nothing is moved
+M_MOVING_NODES: Final = 79  # nodes of the smallest gang for which work is moved
+META_SIZE: Final = 80
 
 # --- entries: a run of alike waiting tasks of one job ---------------------------------------------------------------
 E_JOB: Final = 0
@@ -164,6 +166,7 @@ CAP_FULL: Final = -2
 C_SHAPE: Final = 0
 C_NODES: Final = 1
 C_REFS: Final = 2  # buckets
+C_MOVABLE: Final = 3  # 1 = its running work may be moved for a gang
 CLASS_SIZE: Final = 4
 
 S_FIT: Final = 0  # nodes where it fits now; of those in one domain the most, where its nodes must be in one
@@ -276,7 +279,9 @@ SEEK_NODE: Final = 6  # where an unfinished one goes on
 SEEK_COUNT: Final = 7  # victims
 SEEK_DUE: Final = 8  # instant at which all nodes are free at the latest
 SEEK_YOUTH: Final = 9  # when work that is too young now is old enough, INF = none is
-SEEK_SIZE: Final = 10
+SEEK_MOVES: Final = 10  # it is for work that moves: 1 = the cheapest, 2 = the least; else 0
+SEEK_ALONE: Final = 11  # of work that moves: when the gang would start by itself, INF = not known
+SEEK_SIZE: Final = 12
 
 # --- moves of a plan -------------------------------------------------------------------------------------------------
 A_OP: Final = 0

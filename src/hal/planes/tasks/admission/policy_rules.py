@@ -116,10 +116,13 @@ def admitted(
         if_never = queue.on_dependency_failed
     if_lost = _if_lost(spec, queue)
     sandbox = _sandbox(spec, queue)
+    movable = _movable(spec, queue)
     same = if_never is spec.on_dependency_failed and if_lost is spec.on_node_lost and sandbox == spec.sandbox
-    if walltime == spec.walltime and same:
+    if walltime == spec.walltime and same and movable is spec.movable:
         return spec
-    return replace(spec, walltime=walltime, on_dependency_failed=if_never, on_node_lost=if_lost, sandbox=sandbox)
+    return replace(
+        spec, walltime=walltime, on_dependency_failed=if_never, on_node_lost=if_lost, sandbox=sandbox, movable=movable
+    )
 
 
 def check_amounts(spec: JobSpec, policy: Policy, *, now_ms: int) -> None:
@@ -149,8 +152,10 @@ def with_defaults(spec: JobSpec, policy: Policy, known: LimitsByOwner | None = N
         spec = replace(spec, walltime=check_walltime(None, longest, queue.default_walltime))
     if spec.dependencies and spec.on_dependency_failed is None:
         spec = replace(spec, on_dependency_failed=queue.on_dependency_failed)
-    if_lost = _if_lost(spec, queue)
-    return spec if if_lost is spec.on_node_lost else replace(spec, on_node_lost=if_lost)
+    if_lost, movable = _if_lost(spec, queue), _movable(spec, queue)
+    if if_lost is spec.on_node_lost and movable is spec.movable:
+        return spec
+    return replace(spec, on_node_lost=if_lost, movable=movable)
 
 
 def _with_default_request(spec: JobSpec, queue: Queue) -> JobSpec:
@@ -170,6 +175,13 @@ def _if_lost(spec: JobSpec, queue: Queue) -> OnNodeLost | None:
     if spec.on_node_lost is None and queue.on_node_lost is OnNodeLost.REQUEUE:
         return OnNodeLost.REQUEUE
     return spec.on_node_lost
+
+
+def _movable(spec: JobSpec, queue: Queue) -> bool | None:
+    """What the job says, else its queue; what people or other programs talk to stays where it is unless it says so."""
+    if spec.movable is None and queue.movable and spec.interactive is None and spec.service is None:
+        return True
+    return spec.movable
 
 
 def _sandbox(spec: JobSpec, queue: Queue) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from hal.core.model.job import check_spec
 
 MAX_MESSAGE: Final = 1_000
 """Longest text of a refusal, and of all its advice, that is passed on."""
-_DEFAULTED: Final = ("qos", "walltime", "on_dependency_failed", "on_node_lost")
+_DEFAULTED: Final = ("qos", "walltime", "on_dependency_failed", "on_node_lost", "movable")
 _HINT: Final = "nothing was changed; an administrator can repair the rule or remove it from hal.toml"
 
 

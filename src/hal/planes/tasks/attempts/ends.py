@@ -31,7 +31,7 @@ from hal.core.lifecycle.outcome import (
     PROLOG_FAILED,
     SECRETS_ELSEWHERE,
 )
-from hal.core.model import AttemptState, TaskState, one_line
+from hal.core.model import AttemptState, TaskState, format_duration, one_line
 from hal.planes.tasks.live.attempt import BOOKING_OVER, CANCELLED, EVICTED, PREEMPTING, REQUEUED, SIBLING, Attempt
 from hal.planes.tasks.live.job import LiveJob
 from hal.planes.tasks.table.attempt_changes import AttemptOver
@@ -103,6 +103,12 @@ def preempted_for(attempt: Attempt) -> str:
         return f"{EVICTED_BY}{preemption.by}" + (f": {preemption.reason}" if preemption.reason else "")
     if preemption.lent_by:
         return f"preempted by job {preemption.for_job}: {preemption.lent_by} reclaims its quota"
+    if preemption.nodes:
+        wait_ms = preemption.alone_ms - preemption.at_ms
+        waited = f" {format_duration(wait_ms)}" if preemption.alone_ms else ""
+        return (
+            f"moved to make room for job {preemption.for_job} (its {preemption.nodes} nodes would have waited{waited})"
+        )
     quality = f" (QOS {preemption.qos})" if preemption.qos else ""
     return f"preempted by job {preemption.for_job}{quality}"
 

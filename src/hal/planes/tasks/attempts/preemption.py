@@ -10,7 +10,9 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
+from hal.core.engine.plan import LENT, MOVED
 from hal.core.engine.tables.qos import MODE_NAMES
+from hal.core.kernels.structures.layout import INF
 from hal.core.lifecycle import ATTEMPT, AttemptEvent, transition
 from hal.core.model import AttemptState, EventKind, InternalError
 from hal.core.model.policy import PreemptMode
@@ -33,7 +35,8 @@ def preempt(table: JobTable, moves: Moves, now_ms: int) -> int:
     Raises:
         InternalError: an attempt is not active.
     """
-    for job_id, task, number, mode, grace_ms, for_job, lent in _of(moves, "mode", "grace_ms", "for_job", "lent"):
+    columns = ("mode", "grace_ms", "for_job", "lent", "at_ms")
+    for job_id, task, number, mode, grace_ms, for_job, lent, alone_ms in _of(moves, *columns):
         job, attempt = _active(table, job_id, task, number)
         if attempt.stopping:
             continue  # somebody ends it already, which the engine does not know: what follows for its task stays
@@ -41,7 +44,9 @@ def preempt(table: JobTable, moves: Moves, now_ms: int) -> int:
         before = attempt.preemption or Preemption()
         preemption = replace(
             before, mode=how, for_job=for_job, qos=_qos_of(table, for_job),
-            at_ms=now_ms, due_ms=now_ms + grace_ms, lent_by=_lender(table, for_job) if lent else "",
+            at_ms=now_ms, due_ms=now_ms + grace_ms, lent_by=_lender(table, for_job) if lent == LENT else "",
+            nodes=_nodes_of(table, for_job) if lent == MOVED else 0,
+            alone_ms=alone_ms if lent == MOVED and alone_ms < INF else 0,
         )  # fmt: skip
         if how == PreemptMode.SUSPEND:
             _suspend(table, job, attempt, replace(preemption, since_ms=now_ms, times=before.times + 1))
@@ -49,9 +54,13 @@ def preempt(table: JobTable, moves: Moves, now_ms: int) -> int:
             why = EVICTED if how == PreemptMode.CANCEL else PREEMPTED
             stop_attempt(table, job, replace(attempt, preemption=preemption), why, now_ms)
             table.recall_credit(job)
-        item = {"id": f"{job_id}.{task}.{number}", "mode": how, "for": str(for_job), "qos": preemption.qos}
+        item: dict[str, object] = {
+            "id": f"{job_id}.{task}.{number}", "mode": how, "for": str(for_job), "qos": preemption.qos,
+        }  # fmt: skip
         if preemption.lent_by:
             item["lent_by"] = preemption.lent_by
+        if preemption.nodes:
+            item["moved"] = True
         table.draft.note(EventKind.ATTEMPTS_PREEMPTED, ENGINE, job.trace_id, job_id, item)
     return _settle(table, moves, now_ms)
 
@@ -103,6 +112,11 @@ def _active(table: JobTable, job_id: int, task: int, number: int) -> tuple[LiveJ
 def _qos_of(table: JobTable, job_id: int) -> str:
     job = table.jobs.get(job_id)
     return job.owner.qos if job is not None else ""
+
+
+def _nodes_of(table: JobTable, job_id: int) -> int:
+    job = table.jobs.get(job_id)
+    return job.spec.nodes if job is not None else 1
 
 
 def _lender(table: JobTable, job_id: int) -> str:

@@ -31,7 +31,7 @@ _SANDBOXES: Final = (Constraint(SANDBOX_LABEL, Operator.EXISTS),)
 
 ClassKey = tuple[
     Resources, int, str, tuple[Constraint, ...], tuple[Constraint, ...], tuple[str, ...], tuple[str, ...], str,
-    tuple[tuple[str, int], ...],
+    tuple[tuple[str, int], ...], bool,
 ]  # fmt: skip
 
 
@@ -68,7 +68,7 @@ class Interning:
         within = (spec.within or packed_level(spec.pack)) if spec.nodes > 1 else ""
         key = (
             spec.request, spec.nodes, within, spec.constraints, pool, spec.exclude, spec.tolerate, spec.booking,
-            licences,
+            licences, bool(spec.movable),
         )  # fmt: skip
         found = self._class_of.get(key)
         if found is None:
@@ -86,7 +86,7 @@ class Interning:
             elif self._gpu_reserve:
                 request |= asked_beside(request, self._gpu_reserve)
             found = self._class_of[key] = ClassSpec(
-                request, spec.nodes, rules, spec.booking, dict(licences), within, spec.tolerate
+                request, spec.nodes, rules, spec.booking, dict(licences), within, spec.tolerate, bool(spec.movable)
             )
         return found
 

@@ -111,8 +111,8 @@ def _evict_attempts(
                 yield
             continue
         preemption = replace(
-            attempt.preemption or Preemption(), mode=asked.mode.value, for_job=0, qos="", lent_by="",
-            at_ms=now_ms, due_ms=now_ms + asked.grace_ms, by=by.user, reason=asked.reason,
+            attempt.preemption or Preemption(), mode=asked.mode.value, for_job=0, qos="", lent_by="", nodes=0,
+            alone_ms=0, at_ms=now_ms, due_ms=now_ms + asked.grace_ms, by=by.user, reason=asked.reason,
         )  # fmt: skip
         stopping = stop_attempt(table, job, replace(attempt, preemption=preemption), why, now_ms)
         note_eviction(table, job, stopping, by.cause, by.trace_id or job.trace_id)
