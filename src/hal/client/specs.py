@@ -126,6 +126,10 @@ class JobOptions(TypedDict, total=False):
     """Nodes not to run on, by name."""
     tolerate: str | Sequence[str]
     """Taints of nodes in spite of which it may run there: 'gpu', 'team=bio'."""
+    apart: str | Sequence[str]
+    """Not in a domain with work of that label: 'app@node' (its own), 'app=web@rack' (docs/affinity.md)."""
+    together: str | Sequence[str]
+    """In domains in which work of that label runs, written alike."""
     gates: str | JobGate | Sequence[str | JobGate]
     """Services of the node that let each attempt begin, or end: 'stage,policy=elsewhere,argument=genome'."""
     sandbox: bool | str | Sequence[str]
@@ -243,6 +247,9 @@ def spec_from_options(
         plain["exclude"] = listed(given["exclude"])
     if "tolerate" in given:
         plain["tolerate"] = listed(given["tolerate"])
+    for field in ("apart", "together"):
+        if field in given:
+            plain[field] = listed(given[field])
     if "gates" in given:
         plain["gates"] = listed(given["gates"])
     if "notify" in given:

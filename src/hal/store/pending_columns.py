@@ -23,6 +23,7 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from hal.core.model import JobSpec, dec_hook
+from hal.core.model.affinity import followed
 from hal.core.model.job import title_of
 from hal.core.model.units import parse_duration
 
@@ -91,6 +92,10 @@ class _Asked(Struct, frozen=True):
     exclude: Raw = Raw(b"")
     tolerate: Raw = Raw(b"")
     movable: bool | None = None
+    apart: Raw = Raw(b"")
+    together: Raw = Raw(b"")
+    labels: dict[str, str] = {}
+    user: str = ""
     nodes: int = 1
     within: str = ""
     pack: str = ""
@@ -102,7 +107,7 @@ class _Asked(Struct, frozen=True):
     def is_array(self) -> bool:
         return bytes(self.array) not in (b"", b"null")
 
-    def key(self) -> tuple[bytes, bytes, bytes, bytes, bytes, bool | None, int, str, str, str, str, int]:
+    def key(self) -> tuple[Any, ...]:
         return (
             bytes(self.request),
             bytes(self.licences),
@@ -116,7 +121,14 @@ class _Asked(Struct, frozen=True):
             self.booking,
             self.qos,
             self.deadline_ms,
+            *self._social(),
         )
+
+    def _social(self) -> tuple[Any, ...]:
+        """What affinity asks of it, and what others may ask of it; () where nothing is."""
+        labels = followed(self.labels)
+        terms = bytes(self.apart), bytes(self.together)
+        return (self.user, labels, *terms) if labels or any(terms) else ()
 
 
 _ASKED: Final = msgspec.json.Decoder(_Asked)
@@ -145,7 +157,7 @@ class PendingColumns:
         """For each shape: index into `asks`."""
         self.asks: list[JobSpec] = []
         """One spec for all that are equal for the engine: same request, licences, nodes, level, constraints,
-        excluded nodes, tolerated taints, booking, QOS, deadline and `movable`; its other fields are meaningless."""
+        excluded nodes, tolerated taints, affinity, booking, QOS, deadline and `movable`; its other fields are meaningless."""
         self._walltimes = Texts()
         """Of the specs; a job's own may have been changed since."""
         self._names: Codes[str] = Codes()

@@ -185,6 +185,19 @@ _JOB_OPTIONS = (
         help="Taint of nodes in spite of which it may run there; repeatable.",
     ),
     click.option(
+        "--apart",
+        metavar="KEY[=VALUE]@LEVEL",
+        multiple=True,
+        help="Not in one domain with work of that label, which then stays away, too: app@node, app=web@rack. "
+        "Repeatable.",
+    ),
+    click.option(
+        "--together",
+        metavar="KEY[=VALUE]@LEVEL",
+        multiple=True,
+        help="In a domain in which work of that label runs: app=db@rack. Repeatable.",
+    ),
+    click.option(
         "--gate",
         metavar="NAME[,FIELD=VALUE...]",
         multiple=True,
@@ -269,6 +282,9 @@ def options_of(given: Mapping[str, Any]) -> JobOptions:
         out["tolerate"] = [taint for text in given["tolerate"] for taint in text.split(",")]
     if given["movable"] is not None:
         out["movable"] = given["movable"]
+    for field in ("apart", "together"):
+        if given[field]:
+            out[field] = [term for text in given[field] for term in text.split(",")]
     if given["gate"]:
         out["gates"] = list(given["gate"])
     if given["notify"]:

@@ -306,6 +306,8 @@ def _render_job(screen: Screen, info: JobInfo, used: str = "", places: Mapping[s
             "used": used,
             "excludes": ", ".join(spec.get("exclude", ())),
             "movable": "yes" if spec.get("movable") else "",
+            "apart": ", ".join(spec.get("apart", ())),
+            "together": ", ".join(spec.get("together", ())),
             "tolerates": ", ".join(spec.get("tolerate", ())),
             "secrets": ", ".join(spec.get("secrets", ())),
             "gates": ", ".join(f"{gate['name']} ({_gate_fields(gate)})" for gate in spec.get("gates", ())),

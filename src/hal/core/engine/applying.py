@@ -47,6 +47,7 @@ from hal.core.engine.events import (
     StartsRefused,
     WholePassDue,
 )
+from hal.core.engine.rules.affinity import part_nodes
 from hal.core.engine.state import State
 from hal.core.kernels.structures import layout as L
 
@@ -58,6 +59,8 @@ def apply(state: State, event: Event) -> None:
     contradicts itself.
     """
     _APPLY[type(event)](state, event)
+    if state.meta[L.M_PARTED]:
+        part_nodes(state)
     if state.path[L.FAULT]:
         state.check_bounds()
 

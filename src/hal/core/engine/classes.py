@@ -38,6 +38,18 @@ class Requirement(msgspec.Struct, frozen=True):
         return (self.key in labels) is (self.match is Match.EXISTS)
 
 
+class Term(msgspec.Struct, frozen=True, order=True):
+    """Work that has a label, and a level of the topology, or NODE: in its domains one is together with such work, or
+    apart from it. label: whose it is and what, as `USER KEY=VALUE`; compared as a whole."""
+
+    label: str
+    level: str
+
+
+NODE = "node"
+"""The level of a term whose domains are single nodes."""
+
+
 class ClassSpec(msgspec.Struct, frozen=True):
     """What each attempt of a task takes: `request` on each of `nodes` distinct nodes that satisfy all constraints.
 
@@ -46,7 +58,10 @@ class ClassSpec(msgspec.Struct, frozen=True):
     that one start takes, whatever its nodes; > 0. within: a level of the topology, in one domain of which all its nodes
     are; "" = anywhere. A node in no domain of the level does not count; of a level that nobody named there is none.
     tolerates: taints of nodes, as `KEY` or `KEY=VALUE`, in spite of which it may run there. movable: while it runs, it
-    may be moved elsewhere to make room for a gang.
+    may be moved elsewhere to make room for a gang. labels: what terms may name of it. apart: its nodes are in no domain in
+    which work with such a label runs, nor is such work started in a domain in which this runs. together: each of its
+    nodes is in a domain in which work with such a label runs; the first that starts, if it has the label itself, may be
+    anywhere.
     """
 
     request: dict[str, int]
@@ -57,13 +72,34 @@ class ClassSpec(msgspec.Struct, frozen=True):
     within: str = ""
     tolerates: tuple[str, ...] = ()
     movable: bool = False
+    labels: tuple[str, ...] = ()
+    apart: tuple[Term, ...] = ()
+    together: tuple[Term, ...] = ()
+
+    @property
+    def is_social(self) -> bool:
+        """Whether where it may start depends on what runs, or may do so."""
+        return bool(self.labels or self.apart or self.together)
+
+    def social_key(self) -> tuple[object, ...]:
+        """Equal where other work matters alike, and matters to other work alike; () where none does."""
+        if not self.is_social:
+            return ()
+        return ("social", *(frozenset(part) for part in (self.labels, self.apart, self.together)))
+
+    def levels(self) -> set[str]:
+        """Levels in some domain of which each of its nodes is to be."""
+        levels = {term.level for term in (*self.apart, *self.together)} - {NODE}
+        return levels | {self.within} if self.within else levels
 
     def shape_key(self) -> tuple[object, ...]:
         """Equal for equal feasibility on one node; zero amounts do not count."""
         amounts = tuple(sorted((k, v) for k, v in self.request.items() if v))
         licences = tuple(sorted(self.licences.items()))
-        key = (amounts, frozenset(self.constraints), self.booking, licences, self.within)
-        return (*key, frozenset(self.tolerates)) if self.tolerates else key
+        key: tuple[object, ...] = (amounts, frozenset(self.constraints), self.booking, licences, self.within)
+        if self.tolerates:
+            key = (*key, frozenset(self.tolerates))
+        return (*key, self.social_key()) if self.is_social else key
 
     def holds(self, labels: dict[str, str], taints: dict[str, str]) -> bool:
         """Whether it may use a node with these labels and taints."""

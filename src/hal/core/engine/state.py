@@ -411,9 +411,10 @@ class State(ScalarTables):
         """Work out which of some nodes a constraint set admits, whatever filters say (part of `apply`)."""
         bound = spec.booking and not self.bookings.anywhere(spec.booking)
         self.nodes.admit(nodes, constraint_set, spec, self.bookings.rows_of(spec.booking) if bound else None)
-        if spec.within:
+        if levels := spec.levels():
             here = np.asarray(nodes, np.int64)
-            self.nodes.allowed[constraint_set, here] &= self.domains.are_in(spec.within, here)
+            for level in levels:
+                self.nodes.allowed[constraint_set, here] &= self.domains.are_in(level, here)
 
     def recount(self, first: int, last: int) -> None:
         """Count again where shapes first..last-1 fit (part of `apply`)."""

@@ -15,6 +15,7 @@ from typing import Annotated, Any, ClassVar, Final, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
+from hal.core.model.affinity import check_terms
 from hal.core.model.array import ArrayRange
 from hal.core.model.bundle import CollectWhen, FilesOrder, check_patterns
 from hal.core.model.dependency import (
@@ -297,6 +298,14 @@ class JobSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
         bool | None,
         Meta(description="running tasks may start again elsewhere to make room for a gang; unset: the queue's setting"),
     ] = None
+    apart: Annotated[
+        tuple[str, ...],
+        Meta(description="KEY[=VALUE]@LEVEL: not in a domain with work of that label; both ways; see affinity.md"),
+    ] = ()
+    together: Annotated[
+        tuple[str, ...],
+        Meta(description="KEY[=VALUE]@LEVEL: in domains in which work of that label runs; see affinity.md"),
+    ] = ()
     gates: Annotated[
         tuple[JobGate, ...], Meta(description="services of the node that let each attempt begin, or end; see gates.md")
     ] = ()
@@ -401,6 +410,8 @@ def check_spec(spec: JobSpec, known: JobSpec | None = None) -> JobSpec:
     _check_labels(spec)
     _check_excluded(spec.exclude)
     check_tolerated(spec.tolerate)
+    check_terms(spec.apart, spec.labels, "apart")
+    check_terms(spec.together, spec.labels, "together")
     if spec.within:
         check_level_name(spec.within, "within")
     spec = _check_pack(spec)

@@ -35,6 +35,8 @@ class Reason(StrEnum):
     """A limit of its account, user, queue or QOS is used up."""
     BOOKING = "booking"
     """It would run into another booking, or its own booking has not begun."""
+    AFFINITY = "affinity"
+    """It is to be apart from, or together with, other work, and no node that is so has room."""
     LICENCE = "licence"
     """Too little of a licence is free."""
     HOURS = "hours"

@@ -9,10 +9,10 @@ from collections import Counter
 
 import numpy as np
 
-from hal.core.engine.classes import ClassSpec
+from hal.core.engine.classes import NODE, ClassSpec
 from hal.core.engine.rules.booked_nodes import trespassers
 from hal.core.engine.state import State
-from hal.core.engine.views import pending, running, runs_of_row
+from hal.core.engine.views import pending, rows_of_run, running, runs_of_row
 from hal.core.kernels.structures import layout as L
 from hal.core.kernels.structures.arrays import Ints, Mask, Records
 from hal.core.model.advice import KeySpace
@@ -34,6 +34,7 @@ def _require(holds: object, message: str, *values: object) -> None:
 
 def check_invariants(state: State) -> None:
     """Raise InvariantError, saying what is wrong, unless every table agrees with every other."""
+    _require(not state.meta[L.M_PARTED], "what affinity parts is to be asked again")
     runs = running(state)
     _check_addresses(state)
     _check_amounts(state, runs)
@@ -343,15 +344,48 @@ def _admitted(state: State, spec: ClassSpec, shape: int, alike: list[list[int]])
     for group in alike if spec.constraints else ():
         if not all(requirement.holds(state.nodes.labels[group[0]]) for requirement in spec.constraints):
             admitted[group] = False
+    for row in _parted(state, spec):
+        admitted[row] = False
     for row, taints in state.nodes.taints.items():
         if untolerated(taints, spec.tolerates):
             admitted[row] = False
-    if spec.within:
-        admitted &= state.domains.are_in(spec.within, np.arange(rows))
+    for level in spec.levels():
+        admitted &= state.domains.are_in(level, np.arange(rows))
     if spec.booking and not state.bookings.anywhere(spec.booking):
         mine = state.bookings.rows_of(spec.booking)
         admitted[[row for row in range(rows) if row not in mine]] = False
     return admitted
+
+
+def _parted(state: State, spec: ClassSpec) -> set[int]:
+    """Rows from which affinity keeps a class: judged attempt by attempt and node by node."""
+    if not spec.is_social:
+        return set()
+    rows = range(len(state.nodes.names))
+
+    def near(one: int, other: int, level: str) -> bool:
+        at = state.domains.level_of(level)
+        if level == NODE or at < 0:
+            return level == NODE and one == other
+        return bool(state.domains.domain_of[at, one] == state.domains.domain_of[at, other] > 0)
+
+    held = []
+    for run in running(state):
+        what = state.catalogue.class_specs[int(run["class_id"])]
+        assert what is not None
+        held += [(what, row, run["state"] != L.RUN_CLAIM) for row in rows_of_run(state, int(run["run"]))]
+    away = set()
+    for term in spec.apart:
+        away |= {row for row in rows for what, at, _ in held if term.label in what.labels and near(row, at, term.level)}
+    for what, at, _ in held:
+        for term in what.apart:
+            if term.label in spec.labels:
+                away |= {row for row in rows if near(row, at, term.level)}
+    for term in spec.together:
+        there = [at for what, at, begun in held if begun and term.label in what.labels]
+        if there or term.label not in spec.labels:
+            away |= {row for row in rows if not any(near(row, at, term.level) for at in there)}
+    return away
 
 
 def _check_ends(state: State) -> None:

@@ -36,6 +36,9 @@ def admit_nodes(state: State, touched: list[int]) -> None:
             state.admit(range(len(state.nodes.names)) if cset in masks else touched, cset, spec)
     for cset, mask in masks.items():
         state.nodes.allowed[cset, : mask.shape[0]] &= mask
+    for cset, spec in enumerate(state.catalogue.sets):
+        if spec is not None:
+            _keep(state, range(len(state.nodes.names)) if cset in masks else touched, cset, spec)
     state.open_nodes()
 
 
@@ -46,6 +49,7 @@ def admit_bookings(state: State) -> None:
             masks = _masks(state, spec, anew=False)  # bookings are nothing that a filter looks at
             state.admit(range(len(state.nodes.names)), cset, spec)
             state.nodes.allowed[cset, : masks.shape[0]] &= masks
+            _keep(state, range(len(state.nodes.names)), cset, spec)
     for shape, spec in enumerate(state.catalogue.shape_specs):
         if spec is not None and spec.booking:
             name_booking(state, shape, spec)
@@ -65,6 +69,8 @@ def set_id(state: State, spec: ClassSpec) -> int:
         key = (*key, ("within", spec.within))
     if spec.tolerates:
         key = (*key, ("tolerates", *sorted(set(spec.tolerates))))
+    if spec.is_social:
+        key = (*key, spec.social_key())
     if state.plugins.filters:
         key = (*key, spec.shape_key())
     there = catalogue.set_ids.get(key)
@@ -83,6 +89,8 @@ def set_id(state: State, spec: ClassSpec) -> int:
     catalogue.set_ids[key] = cset
     state.admit(range(len(nodes.names)), cset, spec)
     nodes.allowed[cset, : masks.shape[0]] &= masks
+    nodes.unparted.pop(cset, None)
+    _keep(state, range(len(nodes.names)), cset, spec)
     return cset
 
 
@@ -90,11 +98,25 @@ def admit_within(state: State) -> None:
     """Work out anew which nodes the classes may ever use that ask for a domain: the levels have changed (part of
     `apply`)."""
     for cset, spec in enumerate(state.catalogue.sets):
-        if spec is not None and spec.within:
+        if spec is not None and spec.levels():
             masks = _masks(state, spec, anew=False)
             state.admit(range(len(state.nodes.names)), cset, spec)
             state.nodes.allowed[cset, : masks.shape[0]] &= masks
+            _keep(state, range(len(state.nodes.names)), cset, spec)
     state.open_nodes()
+
+
+def _keep(state: State, some: range | list[int], cset: int, spec: ClassSpec) -> None:
+    """Note what a set that affinity may matter to admits of some nodes whatever runs, and ask affinity again."""
+    if not spec.is_social:
+        return
+    known = state.nodes.unparted.get(cset)
+    kept = np.zeros(state.nodes.allowed.shape[1], np.int8)
+    if known is not None:
+        kept[: known.shape[0]] = known
+    kept[list(some)] = state.nodes.allowed[cset, list(some)]
+    state.nodes.unparted[cset] = kept
+    state.meta[L.M_PARTED] = 1
 
 
 def use_filters(state: State, filters: list[Filter], stopped: frozenset[str]) -> None:
@@ -117,6 +139,7 @@ def use_filters(state: State, filters: list[Filter], stopped: frozenset[str]) ->
         if key[0] in named and (key[0] in stopped or key[1] in catalogue.shape_ids)
     }
     catalogue.sets, catalogue.set_ids, catalogue.set_free = catalogue.sets[:1], {(): 0}, []
+    state.nodes.unparted = {}
     state.meta[L.M_CSETS] = 1
     for shape, spec in shapes:
         catalogue.shapes[shape, L.S_CSET] = set_id(state, spec)

@@ -55,7 +55,10 @@ def _class_id(state: State, spec: ClassSpec) -> int:
         catalogue.class_specs.append(spec)
         if class_id >= catalogue.classes.shape[0]:
             state.make_room({CLASSES: 2 * class_id})
-    catalogue.classes[class_id] = (shape, spec.nodes, 0, int(spec.movable))
+    catalogue.classes[class_id] = 0
+    catalogue.classes[class_id, : L.C_AFFINE] = (shape, spec.nodes, 0, int(spec.movable))
+    if spec.is_social:
+        state.meta[L.M_PARTED] = 1
     catalogue.class_ids[key] = class_id
     return class_id
 
@@ -133,6 +136,7 @@ def _forget_classes(state: State, keep: set[int]) -> bool:
         if cset not in needed:
             del catalogue.set_ids[cset_key]
             catalogue.sets[cset] = None
+            state.nodes.unparted.pop(cset, None)
             catalogue.set_free.append(cset)
     return True
 

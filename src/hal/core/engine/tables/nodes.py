@@ -12,6 +12,7 @@ import numpy as np
 
 from hal.core.engine.classes import ClassSpec
 from hal.core.kernels.structures import layout as L
+from hal.core.kernels.structures.arrays import Allowed
 from hal.core.kernels.structures.declaration import Room
 from hal.core.kernels.structures.declared import NODE_BLOCKS, NODE_GROUPS, NODES, NodeTables
 
@@ -30,6 +31,9 @@ class Nodes(NodeTables):
         """By node index; replaced, never changed in place."""
         self.taints: dict[int, dict[str, str]] = {}
         """By node index; only of nodes that have some. Replaced, never changed in place."""
+        self.unparted: dict[int, Allowed] = {}
+        """By constraint set of work that terms of affinity may part from nodes: what `allowed` would be without. Arrays
+        are replaced, never changed in place."""
         self.health: list[str] = []
         """By node index: a value of `events.Health`."""
         self.withheld: dict[int, dict[int, int]] = {}

@@ -12,6 +12,7 @@ from hal.core.engine.classes import ClassSpec
 from hal.core.engine.errors import EngineError
 from hal.core.engine.state import State
 from hal.core.engine.views import rows_of_run
+from hal.core.engine.why.beside import kept_from
 from hal.core.engine.why.booked import kept_off
 from hal.core.engine.why.feasible import enough_known, never_fits, offers_needed
 from hal.core.engine.why.foresight import RESERVED, admitted, entries_of, first_entries, forecast, position
@@ -56,6 +57,10 @@ def explain(state: State, job: int, now_ms: int, *, brief: bool = False) -> Verd
     booked = kept_off(state, job, slot, spec, now_ms)
     if booked is not None:
         return booked if brief else _placed(state, booked, slot, shape, now_ms)
+    if spec.is_social and state.meta[L.M_AFFINE]:
+        away = kept_from(state, job, spec, shape)
+        if away is not None:
+            return away
     if state.catalogue.shapes[shape, L.S_EVER] < spec.nodes:
         silent = state.plugins.unasked(spec.shape_key())
         if silent:

@@ -36,6 +36,7 @@ from hal.core.kernels.passes.record import (
     begin_slice,
     end_slice,
     give_back_starts,
+    is_affine,
     next_timer,
     room_for_start,
     write_start,
@@ -324,7 +325,10 @@ def _consider(t: Tables, bucket: int, entry: int) -> None:
     held = mine >= 0 and t.planned[mine, V_HELD] == 1
     planned = within_booking(t, shape, p[PASS_NOW], t.entries[entry, E_PLANNED])
     if planned <= longest and (p[PASS_FULL] != 0 or not held):
+        started = p[PASS_STARTS]
         waits = _plan_entry(t, bucket, entry, mine, planned, closed)
+        if p[PASS_STOP] == STOP_NONE and p[PASS_STARTS] > started and is_affine(t, bucket):
+            p[PASS_STOP] = STOP_RESTART
         if p[PASS_STOP] != STOP_NONE:
             return
     if t.queues[queue, Y_STRICT] != 0:
@@ -471,6 +475,9 @@ def _start_tasks(
         limit = INF
         p[PASS_WORK] += nodes
         if task < t.entries[entry, E_TASKS]:
+            if is_affine(t, bucket):
+                p[PASS_STOP] = STOP_RESTART
+                break
             # An array holds one reservation, for its next task; the tasks after it rank before all that follow.
             let_go_behind(t, shape, mine, p[PASS_TASK] + 1)
     return task, begin, line

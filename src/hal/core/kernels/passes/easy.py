@@ -39,6 +39,7 @@ from hal.core.kernels.passes.record import (
     copy_reservations,
     end_slice,
     give_back_starts,
+    is_affine,
     next_timer,
     room_for_start,
     write_start,
@@ -458,6 +459,9 @@ def _start_tasks(t: Tables, bucket: int, entry: int, queue: int, closed: bool) -
         use_extra(t, shape, end)
         write_start(t, entry, task, nodes)
         p[PASS_WORK] += nodes
+        if is_affine(t, bucket):
+            p[PASS_STOP] = STOP_RESTART
+            return task + 1, NOTHING_LACKS
     return t.entries[entry, E_TASKS], NOTHING_LACKS
 
 

@@ -12,6 +12,7 @@ from hal.core.kernels.rules.ledgers import charge_ledgers
 from hal.core.kernels.structures.jit import inner
 from hal.core.kernels.structures.layout import (
     B_CLASS,
+    C_AFFINE,
     C_SHAPE,
     COUNT_RESERVATIONS,
     COUNT_RESERVED,
@@ -22,6 +23,7 @@ from hal.core.kernels.structures.layout import (
     E_WALL,
     LOWEST,
     M_ACTIVE,
+    M_AFFINE,
     M_BOOKING_EDGE,
     M_EPOCH,
     M_INSERTS,
@@ -157,6 +159,13 @@ def write_start(t: Tables, entry: int, task: int, nodes: int) -> None:
     t.starts[start, START_ENTRY] = entry
     p[PASS_STARTS] += 1
     p[PASS_NODES] += nodes
+
+
+@inner
+def is_affine(t: Tables, bucket: int) -> bool:
+    """Whether a start of this bucket decides where others may start. Then the slice ends with it: what it parts from
+    which nodes is worked out when it is assumed, before anybody else starts."""
+    return bool(t.meta[M_AFFINE] != 0 and t.classes[t.buckets[bucket, B_CLASS], C_AFFINE] != 0)
 
 
 @inner

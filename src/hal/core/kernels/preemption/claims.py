@@ -35,6 +35,7 @@ from hal.core.kernels.structures.layout import (
     B_CLASS,
     B_OFFSET,
     BAD_UNKNOWN,
+    C_AFFINE,
     C_SHAPE,
     E_ATTEMPT,
     E_FIRST,
@@ -44,6 +45,7 @@ from hal.core.kernels.structures.layout import (
     GROW_PIECES,
     GROW_RUNS,
     INF,
+    M_AFFINE,
     M_CLAIMS,
     M_CLOCK,
     M_CPU,
@@ -57,6 +59,8 @@ from hal.core.kernels.structures.layout import (
     M_SUSPENDED,
     M_VERSION,
     MODE_SUSPEND,
+    N_STATE,
+    NODE_UP,
     OK,
     OP_CANCEL,
     OP_CLAIM,
@@ -369,7 +373,12 @@ def resumable(at: Any, now: int, order: Table, moves: Table) -> int:
         while leads_on(t, piece, walked, t.pieces.shape[0]):
             walked += 1
             node = t.pieces[piece, P_NODE]
-            there = there and t.search[node, SEARCH_FREE] >= amount and t.open_now[t.shapes[shape, S_CSET], node] != 0
+            # Where affinity matters it parts its like from the node itself: whether that is up is asked instead.
+            if t.meta[M_AFFINE] != 0 and t.classes[t.buckets[t.runs[run, R_BUCKET], B_CLASS], C_AFFINE] != 0:
+                there = there and t.rows[node, N_STATE] == NODE_UP
+            else:
+                there = there and t.open_now[t.shapes[shape, S_CSET], node] != 0
+            there = there and t.search[node, SEARCH_FREE] >= amount
             there = there and booked_start(t, node, shape, now, left) == now
             piece = t.pieces[piece, P_NEXT]
         if there:

@@ -96,7 +96,9 @@ M_GPU: Final = 76  # which resource is the GPUs, and which the memory; -1
 M_MEMORY: Final = 77
 M_MOVING: Final = 78  # what moving work for a gang must gain, in thousandths of what it loses; 0 = nothing is moved
 M_MOVING_NODES: Final = 79  # nodes of the smallest gang for which work is moved
-META_SIZE: Final = 80
+M_AFFINE: Final = 80  # 1 = where some class may start depends on what runs of others, or others' on it
+M_PARTED: Final = 81  # 1 = an attempt of such a class came or went, or such a class: ask again what is parted
+META_SIZE: Final = 82
 
 # --- entries: a run of alike waiting tasks of one job ---------------------------------------------------------------
 E_JOB: Final = 0
@@ -167,7 +169,8 @@ C_SHAPE: Final = 0
 C_NODES: Final = 1
 C_REFS: Final = 2  # buckets
 C_MOVABLE: Final = 3  # 1 = its running work may be moved for a gang
-CLASS_SIZE: Final = 4
+C_AFFINE: Final = 4  # 1 = a term of affinity is its own, or names it
+CLASS_SIZE: Final = 8
 
 S_FIT: Final = 0  # nodes where it fits now; of those in one domain the most, where its nodes must be in one
 S_FROM: Final = 1  # no node before this one fits (first-fit starts here)

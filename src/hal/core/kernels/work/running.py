@@ -35,6 +35,7 @@ from hal.core.kernels.structures.layout import (
     BAD_LIVE,
     BAD_NODES,
     BAD_UNKNOWN,
+    C_AFFINE,
     C_NODES,
     C_SHAPE,
     E_ATTEMPT,
@@ -60,6 +61,7 @@ from hal.core.kernels.structures.layout import (
     GROW_RUNS,
     INF,
     KEEP,
+    M_AFFINE,
     M_BACKFILL,
     M_BUCKET_TOP,
     M_BY_TIME,
@@ -76,6 +78,7 @@ from hal.core.kernels.structures.layout import (
     M_ORDER,
     M_PARKED_INSERTS,
     M_PARKED_WAKE,
+    M_PARTED,
     M_PASS_STARTS,
     M_PENDING,
     M_PIECE_FREE,
@@ -198,6 +201,8 @@ def _open_run(
     t.runs[run, R_PREEMPTED] = 0
     t.runs[run, R_FOR] = -1
     put_hashed(t.run_index, run, job, task)
+    if t.meta[M_AFFINE] != 0 and t.classes[t.buckets[bucket, B_CLASS], C_AFFINE] != 0:
+        t.meta[M_PARTED] = 1
     t.buckets[bucket, B_REFS] += 1
     t.meta[M_RUNS] += 1
     take_licences(t, shape, 1)
@@ -336,6 +341,8 @@ def close_run(at: Any, run: int, ended: int) -> None:
         shift_cpu(t, run, -1)
         t.runs[run, R_START] += max(t.meta[M_CLOCK] - t.runs[run, R_SINCE], 0)
         t.meta[M_SUSPENDED] -= 1
+    if t.meta[M_AFFINE] != 0 and t.classes[t.buckets[bucket, B_CLASS], C_AFFINE] != 0:
+        t.meta[M_PARTED] = 1
     settle_ledgers(t, bucket, t.runs[run, R_WALL], t.runs[run, R_START], ended)
     charge_shares(t, bucket, max(ended - t.runs[run, R_START], 0) - t.runs[run, R_CHARGED], t.meta[M_CLOCK])
     t.meta[M_EPOCH] += 1

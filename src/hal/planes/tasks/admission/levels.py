@@ -9,6 +9,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from hal.core.model import JobSpec, Never, Reason, SpecError
+from hal.core.model.affinity import NODE_LEVEL
 from hal.core.model.policy_check import near
 from hal.core.model.topology.packing import packed_level
 from hal.core.model.topology.tree import Topology
@@ -17,11 +18,20 @@ _NONE = "no topology is declared"
 
 
 def check_level(spec: JobSpec, topology: Topology | None) -> None:
-    """Whether the level that its nodes are to be within, or are packed into, is declared, if it names one.
+    """Whether the levels are declared that it names: the one that its nodes are to be within, or packed into, and those of
+    its affinity.
 
     Raises:
         SpecError: it is not; names those that are.
     """
+    for field, texts in (("apart", spec.apart), ("together", spec.together)):
+        for level in (text.rpartition("@")[2] for text in texts):
+            if level != NODE_LEVEL and not _is_declared(level, topology):
+                levels = topology.levels if topology is not None else ()
+                raise SpecError(
+                    f"{field}: no level '{level}'{near(level, (*levels, NODE_LEVEL))}",
+                    hint=f"{_levels(topology)}; {NODE_LEVEL} is always there",
+                )
     for field, level in (("within", spec.within), ("pack", packed_level(spec.pack))):
         if level and not _is_declared(level, topology):
             levels = topology.levels if topology is not None else ()

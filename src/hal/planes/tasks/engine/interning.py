@@ -12,8 +12,9 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from hal.core.engine.classes import ClassSpec, Match, OwnerSpec, Requirement
+from hal.core.engine.classes import ClassSpec, Match, OwnerSpec, Requirement, Term
 from hal.core.model import JobSpec, Resources
+from hal.core.model.affinity import affinity_of, followed
 from hal.core.model.devices import GPU, WHOLE, asked_beside, beside
 from hal.core.model.facts import GPUS_LABEL, NODE_LABEL, SANDBOX_LABEL, WHOLE_GPUS
 from hal.core.model.job import Constraint, Operator
@@ -31,13 +32,30 @@ _SANDBOXES: Final = (Constraint(SANDBOX_LABEL, Operator.EXISTS),)
 
 ClassKey = tuple[
     Resources, int, str, tuple[Constraint, ...], tuple[Constraint, ...], tuple[str, ...], tuple[str, ...], str,
-    tuple[tuple[str, int], ...], bool,
+    tuple[tuple[str, int], ...], bool, tuple[tuple[str, ...], ...],
 ]  # fmt: skip
 
 
 def requirements(constraints: tuple[Constraint, ...]) -> tuple[Requirement, ...]:
     """The engine's form of constraints."""
     return tuple(Requirement(rule.label, Match(rule.op.value), rule.values) for rule in constraints)
+
+
+def _social(spec: JobSpec) -> tuple[tuple[str, ...], ...]:
+    """What affinity asks of it, and what others may ask of it; () where nothing is."""
+    labels = followed(spec.labels)
+    return ((spec.user,), labels, spec.apart, spec.together) if labels or spec.apart or spec.together else ()
+
+
+def _with_affinity(found: ClassSpec, spec: JobSpec) -> ClassSpec:
+    """The class with its labels and terms, which see work of the same user only."""
+
+    def terms(texts: tuple[str, ...]) -> tuple[Term, ...]:
+        read = (affinity_of(text, spec.labels, "") for text in texts)
+        return tuple(Term(f"{spec.user} {term.label}", term.level) for term in read)
+
+    labels = tuple(f"{spec.user} {label}" for label in followed(spec.labels))
+    return replace(found, labels=labels, apart=terms(spec.apart), together=terms(spec.together))
 
 
 class Interning:
@@ -66,9 +84,10 @@ class Interning:
         licences = tuple(sorted(spec.licences.items())) if spec.licences else ()
         # One node is within one domain wherever it is. What is packed is so until its wait is over (`jobs.packs`).
         within = (spec.within or packed_level(spec.pack)) if spec.nodes > 1 else ""
+        social = _social(spec) if spec.labels or spec.apart or spec.together else ()
         key = (
             spec.request, spec.nodes, within, spec.constraints, pool, spec.exclude, spec.tolerate, spec.booking,
-            licences, bool(spec.movable),
+            licences, bool(spec.movable), social,
         )  # fmt: skip
         found = self._class_of.get(key)
         if found is None:
@@ -85,9 +104,12 @@ class Interning:
                     request |= beside(gpus)
             elif self._gpu_reserve:
                 request |= asked_beside(request, self._gpu_reserve)
-            found = self._class_of[key] = ClassSpec(
+            found = ClassSpec(
                 request, spec.nodes, rules, spec.booking, dict(licences), within, spec.tolerate, bool(spec.movable)
             )
+            if social:
+                found = _with_affinity(found, spec)
+            self._class_of[key] = found
         return found
 
     def owner_of(self, owner: Owner) -> OwnerSpec:

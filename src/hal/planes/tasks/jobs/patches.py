@@ -136,6 +136,8 @@ _FIXED_WHY: Final = {
     "user": "a job stays its submitter's",
     "secrets": "what it may read is checked at submission",
     "sandbox": "what it is kept from is fixed at submission",
+    "apart": "where it runs beside other work is fixed at submission",
+    "together": "where it runs beside other work is fixed at submission",
     "interactive": "whether people attach to it is fixed at submission",
     "on_hangup": "what a hangup does is fixed at submission",
 }

@@ -14,7 +14,8 @@ from msgspec.structs import replace
 
 from hal.core.engine.classes import ClassSpec, Elsewhere
 from hal.core.engine.events import INF
-from hal.core.model import ConflictError, DeniedError, EventKind, JobSpec, Never, format_duration, to_plain
+from hal.core.model import ConflictError, DeniedError, EventKind, JobSpec, Never, SpecError, format_duration, to_plain
+from hal.core.model.affinity import FOLLOWED, followed
 from hal.core.model.units import limit_ms
 from hal.planes.tasks.admission.levels import check_level, unpacked
 from hal.planes.tasks.admission.never import NeverStartsError, never_on_nodes
@@ -167,6 +168,10 @@ def _planned(
     final = as_changed(table, job, patch, by, now_ms)
     if is_set(patch, "within", "pack"):
         check_level(final, table.topology)
+    if patch.labels is not UNSET and followed(final.labels) != followed(job.spec.labels):
+        raise SpecError(
+            f"labels: jobs are placed by '{FOLLOWED}', which is fixed at submission", hint="change other labels only"
+        )
     named: Mentions | None = None
     if patch.dependencies is not UNSET:
         entries, named = yield from new_dependencies.checking(table, job, final, ended)

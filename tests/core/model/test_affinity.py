@@ -1,0 +1,41 @@
+"""Terms of affinity as people write them."""
+
+from __future__ import annotations
+
+import pytest
+
+from hal.core.model import SpecError
+from hal.core.model.affinity import MAX_TERMS, affinity_of, followed
+from hal.core.model.job import JobSpec, check_spec
+
+
+def test_a_term_without_a_value_means_the_jobs_own_label() -> None:
+    """With one it means that one."""
+    assert affinity_of("app@node", {"app": "web"}, "apart") == ("app", "web", "node")
+    assert affinity_of("app/tier=db@rack", {"app": "web"}, "apart").label == "app/tier=db"
+
+
+def test_only_labels_of_apps_are_followed() -> None:
+    """In order, so that equal labels are equal."""
+    assert followed({"run": "7", "apple": "x", "app/tier": "db", "app": "web"}) == ("app=web", "app/tier=db")
+
+
+@pytest.mark.parametrize(
+    ("terms", "message"),
+    [
+        (("app",), "is not KEY"),
+        (("@node",), "is not KEY"),
+        (("app@",), "is not KEY"),
+        (("team=a@node",), "not placed by label 'team'"),
+        (("app/tier@node",), "and it has none"),
+        (("app@a b",), "apart"),
+        (("app@node", "app@node"), "named twice"),
+        (tuple(f"app=a{number}@node" for number in range(MAX_TERMS + 1)), "at most"),
+    ],
+)
+def test_what_is_no_term_is_refused(terms: tuple[str, ...], message: str) -> None:
+    """Before anything is stored, of both kinds."""
+    for field in ("apart", "together"):
+        spec = JobSpec(command=("true",), labels={"app": "web"}, **{field: terms})  # type: ignore[arg-type]
+        with pytest.raises(SpecError, match=message.replace("apart", field)):
+            check_spec(spec)
