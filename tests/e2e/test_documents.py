@@ -221,6 +221,14 @@ def test_the_example_of_nodes_works(own_hal: LiveHal, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_the_example_of_affinity_works(own_hal: LiveHal, tmp_path: Path) -> None:
+    """The page's story on two nodes: two of three replicas start, one job follows them and one stays away."""
+    own_hal.up("--nodes", "2")
+    out = run_page("docs/affinity.md", own_hal, tmp_path)
+    assert out.count("what runs keeps it from 2 nodes (n1, n2): it is to be apart from app=web by node") == 2
+
+
+@pytest.mark.slow
 def test_the_example_of_advice_works(shared_hal: LiveHal, tmp_path: Path) -> None:
     """The page's story: a table from a file, one key changed, listed, shown, removed."""
     out = run_page("docs/advice.md", shared_hal, tmp_path).splitlines()

@@ -41,6 +41,7 @@ resource_names = st.sampled_from(["cpu", "memory", "gpu", "disk"]) | st.from_reg
 ).filter(lambda name: name not in ("cpus", "cores", "core", "gpus", "mem"))
 resources = st.dictionaries(resource_names, st.integers(1, MAX_AMOUNT), min_size=1, max_size=5).map(Resources)
 names = st.from_regex(r"[A-Za-z0-9_][A-Za-z0-9_.:@/+-]{0,127}", fullmatch=True)
+terms = st.from_regex(r"app(/[a-z]{1,3})?=[a-z]{1,4}@(node|rack)", fullmatch=True)
 labels = st.from_regex(r"[A-Za-z0-9]([A-Za-z0-9_./-]{0,126}[A-Za-z0-9])?", fullmatch=True)
 licence_names = st.from_regex(r"[A-Za-z0-9]([A-Za-z0-9_./-]{0,62}[A-Za-z0-9])?", fullmatch=True)
 texts = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=40)
@@ -183,6 +184,8 @@ def job_specs(draw: st.DrawFn) -> JobSpec:
         constraints=tuple(draw(st.lists(constraints(), max_size=3))),
         exclude=tuple(draw(st.lists(labels, max_size=3, unique=True))),
         movable=draw(st.none() | st.booleans()),
+        apart=tuple(draw(st.lists(terms, max_size=2, unique=True))),
+        together=tuple(draw(st.lists(terms, max_size=2, unique=True))),
         tolerate=tuple(draw(st.lists(labels, max_size=3, unique=True))),
         gates=draw(gates()),
         notify=tuple(draw(st.lists(notifications, max_size=3))),

@@ -266,7 +266,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     (plain(cpus=4), "unknown field 'cpus'; in files and JSON it is 'request.cpu'"),
     (plain(after=["1"]), "unknown field 'after'; in files and JSON it is 'dependencies'"),
     (plain(begin="now"), "unknown field 'begin'; in files and JSON it is 'begin_at_ms'"),
-    (plain(zzzzzz=4), "unknown field 'zzzzzz'; valid fields are account, arguments, array"),
+    (plain(zzzzzz=4), "unknown field 'zzzzzz'; valid fields are account, apart, arguments, array"),
     (plain(**{"": 4}), "unknown field ''"),
     (plain(constraints=[{"lable": "a"}]), r"unknown field 'lable' in constraints\[0\]; did you mean 'label'?"),
     (plain(dependencies=[{"jop": "1"}]), r"unknown field 'jop' in dependencies\[0\]; did you mean 'job'?"),
