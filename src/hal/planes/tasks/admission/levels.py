@@ -18,7 +18,7 @@ _NONE = "no topology is declared"
 
 
 def check_level(spec: JobSpec, topology: Topology | None) -> None:
-    """Whether the levels are declared that it names: the one that its nodes are to be within, or packed into, and those of
+    """Whether the levels are declared that it names: where its nodes are to be within, or are packed into, and those of
     its affinity.
 
     Raises:
