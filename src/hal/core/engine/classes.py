@@ -58,8 +58,8 @@ class ClassSpec(msgspec.Struct, frozen=True):
     that one start takes, whatever its nodes; > 0. within: a level of the topology, in one domain of which all its nodes
     are; "" = anywhere. A node in no domain of the level does not count; of a level that nobody named there is none.
     tolerates: taints of nodes, as `KEY` or `KEY=VALUE`, in spite of which it may run there. movable: while it runs, it
-    may be moved elsewhere to make room for a gang. labels: what terms may name of it. apart: its nodes are in no domain in
-    which work with such a label runs, nor is such work started in a domain in which this runs. together: each of its
+    may be moved elsewhere to make room for a gang. labels: what terms may name of it. apart: its nodes are in no domain
+    in which work with such a label runs, nor is such work started in a domain in which this runs. together: each of its
     nodes is in a domain in which work with such a label runs; the first that starts, if it has the label itself, may be
     anywhere.
     """
