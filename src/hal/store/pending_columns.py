@@ -157,7 +157,7 @@ class PendingColumns:
         """For each shape: index into `asks`."""
         self.asks: list[JobSpec] = []
         """One spec for all that are equal for the engine: same request, licences, nodes, level, constraints,
-        excluded nodes, tolerated taints, affinity, booking, QOS, deadline, `movable`; its other fields are meaningless."""
+        excluded nodes, taints, affinity, booking, QOS, deadline and `movable`; its other fields are meaningless."""
         self._walltimes = Texts()
         """Of the specs; a job's own may have been changed since."""
         self._names: Codes[str] = Codes()
