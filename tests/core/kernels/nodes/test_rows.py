@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hal.core.engine.rules.configuration import new_state
 from hal.core.kernels.nodes.rows import compete, give_node, recount, take_node
-from hal.core.kernels.passes.placing import tightness
+from hal.core.kernels.passes.node_scores import tightness
 from hal.core.kernels.structures import layout as L
 from hal.core.kernels.structures.jit import kernel
 from hal.core.kernels.structures.memory import address_block, tables
