@@ -123,10 +123,11 @@ def gain(scenes: int) -> dict[str, Any]:
     gained = sum(one for one, _, _ in found)
     return {
         "bench": "compaction-gain",
-        "value": gained / sum(best for _, best, _ in found),
+        "value": round(gained / sum(best for _, best, _ in found), 3),
         "unit": "part of the best",
+        "better": "higher",
         "target": LEAST_PART,
-        "with_chains": gained / sum(best for _, _, best in found),
+        "with_chains": round(gained / sum(best for _, _, best in found), 3),
         "scenes": sum(best > 0 for _, best, _ in found),
     }
 
@@ -146,7 +147,11 @@ def main() -> None:
             (f"compaction-slice-{nodes}", "slice_ms", None),
         ):
             values = [run[field] for run in runs]
-            line: dict[str, Any] = {"bench": bench, "value": statistics.median(values), "unit": "ms", "target": target}
+            line: dict[str, Any] = {
+                "bench": bench, "value": round(statistics.median(values), 3), "unit": "ms", "better": "lower",
+            }  # fmt: skip
+            if target is not None:
+                line["target"] = target
             print(json.dumps(line | {"worst": max(values)} | facts), flush=True)
     if arguments.scenes:
         print(json.dumps(gain(arguments.scenes)), flush=True)

@@ -228,6 +228,21 @@ def test_a_plugin_says_who_is_taken_back(preempt: str, leaves: int) -> None:
     assert run.held.end_s[(run.held.job == leaves) & (run.held.begin_s < 100)].tolist() == [105]
 
 
+@pytest.mark.parametrize(("compaction", "begins"), [(2.0, 130), (0.0, 2_000)])
+def test_work_of_a_movable_queue_makes_room_for_a_gang(compaction: float, begins: int) -> None:
+    """At second 100 two of three nodes have a job of one core each. A gang of two nodes waits for the first to end, or
+    for the grace of the one that is moved beside the other."""
+    policy = Policy(queues={"small": Queue(name="small", movable=True), "wide": Queue(name="wide")})
+    number = np.arange(5)
+    run_s = np.array([2_000, 50, 2_000, 50, 100])
+    log = Workload(number, np.array([0, 0, 0, 0, 100]), run_s, run_s, np.array([1, 3, 1, 3, 8]), number, {})
+    people = Population(("small", "wide"), ("a",), ("u",), np.array([0, 0, 0, 0, 1]), 0 * number, 0 * number)
+    engine = EngineConfig(order="priority", policy=policy, compaction=compaction, compaction_nodes=2)
+    run = replay_under(log, Machine(3, 4), people, Site(label="site", engine=engine), check=True)
+    assert run.preemptions == (1 if compaction else 0)
+    assert run.held.begin_s[run.held.job == 4].tolist() == [begins]
+
+
 @settings(max_examples=examples(40))
 @given(
     jobs=JOBS, mode=st.sampled_from(list(PreemptMode)), grace_ms=st.sampled_from([0, 1_500, 30_000]),
