@@ -224,7 +224,7 @@ OTHERS: dict[str, Callable[[State], Any]] = {
     "nodes: negative": lambda s: NodesChanged((NodeSpec("new", {"cpu": 1}), NodeSpec("a", {"cpu": -1}))),
     "nodes: too large": lambda s: NodesChanged((NodeSpec("new", {"cpu": 1}), NodeSpec("a", {"cpu": 1 << 60}))),
     "config: no such order": lambda s: ConfigChanged(EngineConfig(order="best-first")),
-    "config: no such placement": lambda s: ConfigChanged(EngineConfig(placement="worst-fit")),
+    "config: no such placement": lambda s: ConfigChanged(EngineConfig(placement="no-such-fit")),
     "config: no such filter": lambda s: ConfigChanged(EngineConfig(order="sjf", filters=("none",))),
     "plan: an older one": lambda s: _older_plan(s),
 }

@@ -119,11 +119,12 @@ class Nodes:
             raise SpecError("keys: none is named", hint="`hal node show` lists the taints of a node")
 
         admission = self._parts.node_admission
+        evict = asked.eviction if isinstance(asked, DrainBody) else None  # what is malformed is so for all nodes
 
         def work(now_ms: int) -> Work[list[OutcomeView]]:
             results = []
             for name in names:  # each of them looks at all that runs
-                results.append(self._do(action, name, asked, by, now_ms))
+                results.append(self._do(action, name, asked, evict, by, now_ms))
                 yield
             if action is NodeAction.REMOVE:
                 admission.end_membership([result.id for result in results if result.ok], now_ms)
@@ -136,7 +137,9 @@ class Nodes:
                     self._parts.agents.forget(result.id)
         return Outcomes(results=results)
 
-    def _do(self, action: NodeAction, name: str, asked: NodesBody, by: Submitter, now_ms: int) -> OutcomeView:
+    def _do(
+        self, action: NodeAction, name: str, asked: NodesBody, evict: Drain | None, by: Submitter, now_ms: int
+    ) -> OutcomeView:
         plane = self._parts.plane
         try:
             if action is NodeAction.REMOVE:
@@ -149,7 +152,6 @@ class Nodes:
             elif isinstance(asked, UntaintBody):
                 row = plane.untaint(name, asked.keys, by)
             else:
-                evict = asked.eviction if isinstance(asked, DrainBody) else None
                 row = plane.cordon(name, asked.reason, by, now_ms, drain=action is NodeAction.DRAIN, evict=evict)
         except InternalError:
             raise
