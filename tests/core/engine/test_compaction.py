@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from hal.core.engine import State
 from hal.core.engine.checks.invariants import check_invariants
-from hal.core.engine.classes import ClassSpec, OwnerSpec
+from hal.core.engine.classes import NODE, ClassSpec, OwnerSpec, Term
 from hal.core.engine.config import Backfill, EngineConfig
 from hal.core.engine.events import END, INF, AttemptsEnded, JobsSubmitted, NodeSpec, submit_rows
 from hal.core.engine.plan import MOVED
@@ -120,6 +121,19 @@ def test_only_movable_work_moves() -> None:
     scheduler.feed(job(9, 4, gang=2))
     scheduler.run(SECOND)
     assert not moved(sink)
+
+
+def test_work_with_terms_of_affinity_stays() -> None:
+    """Where it could go depends on what else would be moved."""
+
+    def parted(event: JobsSubmitted) -> JobsSubmitted:
+        spec = replace(event.classes[0], labels=("u app=w",), apart=(Term("u app=w", NODE),))
+        return JobsSubmitted(event.rows, (spec,), event.owners)
+
+    _state, sink, scheduler = scattered(parted(job(1, 1)), job(3, 1))
+    scheduler.feed(job(9, 4, gang=2))
+    scheduler.run(SECOND)
+    assert [victim for victim, _, _ in moved(sink)] == [3]
 
 
 def test_no_gang_that_is_too_narrow_moves_anything() -> None:

@@ -27,6 +27,8 @@ from hal.core.model import AttemptState, InternalError, JobSpec, Restart, TaskSt
 
 MAX_ATTEMPTS: Final = 10_000
 """Attempts of one task, those that count as retries and those that do not."""
+EXTENSION_DELAY_MS: Final = 1_000
+"""Least time before an extension that failed begins again."""
 AGAIN_DELAY_MS: Final = 250
 """Delay after the first attempt that was refused or lost; doubles with each attempt of the task."""
 AGAIN_DELAY_MAX_MS: Final = 30_000
@@ -118,7 +120,9 @@ def after_extension(spec: JobSpec, attempt: int, following: Next) -> Next:
         return following
     if attempt >= MAX_ATTEMPTS:
         return Next(TaskState.CANCELLED, reason=f"{following.reason}; no further attempt is allowed")
-    return Next(TaskState.PENDING, spec.retries.delay_ms(attempt), reason=following.reason)
+    # Nothing else bounds how often it begins again.
+    delay_ms = max(spec.retries.delay_ms(attempt), EXTENSION_DELAY_MS)
+    return Next(TaskState.PENDING, delay_ms, reason=following.reason)
 
 
 def attempt_end(cause: str, exit_code: int) -> AttemptState:

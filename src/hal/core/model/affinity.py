@@ -6,6 +6,7 @@ Pure. A term is written `KEY[=VALUE]@LEVEL`. Labels that terms may name have the
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -15,6 +16,7 @@ from hal.core.model.topology.tree import check_level_name
 NODE_LEVEL: Final = "node"
 """The level whose domains are single nodes."""
 FOLLOWED: Final = "app"
+_LABEL: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_./-]{0,126}[A-Za-z0-9])?")
 MAX_TERMS: Final = 8
 """Terms of each kind that one job may have."""
 
@@ -59,6 +61,8 @@ def affinity_of(text: str, labels: Mapping[str, str], field: str) -> Affinity:
             f"{field}: jobs are not placed by label '{shown(key)}'",
             hint=f"by {FOLLOWED}, or by one that begins with {FOLLOWED}/",
         )
+    if not _LABEL.fullmatch(key) or ("=" in named and not _LABEL.fullmatch(value)):
+        raise SpecError(f"{field}: '{shown(named)}' is no label", hint="letters, digits and _ . / - inside")
     if level != NODE_LEVEL:
         check_level_name(level, field)
     if "=" not in named and key not in labels:

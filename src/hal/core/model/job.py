@@ -570,6 +570,7 @@ def _check_extensions(spec: JobSpec) -> None:
         ("service", spec.service is not None),
         ("interactive", spec.interactive is not None),
         ("within", bool(spec.within)),
+        ("movable", bool(spec.movable)),
     ):
         if there:
             raise SpecError(

@@ -137,8 +137,12 @@ class NodeGates:
 
     @property
     def finalised_steps(self) -> Collection[StepId]:
-        """Those of them whose job names a gate that comes after them."""
-        return [one.step for one in self._steps.values() if one.gates_of(GatePhase.FINALISING)]
+        """Those of them whose files are collected at a gate that comes after them."""
+        return [
+            one.step
+            for one in self._steps.values()
+            if any(gate.name == FILES_GATE for gate in one.gates_of(GatePhase.FINALISING))
+        ]
 
     # ── who is there ──────────────────────────────────────────────────────────────────────────────────────────────
 

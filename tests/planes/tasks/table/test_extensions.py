@@ -6,8 +6,10 @@ import pytest
 
 from hal.core.engine.events import JobsSubmitted
 from hal.core.model import AttemptState, Reason, SpecError, StepId, TaskState, spec_from_plain
+from hal.core.model.index_ranges import IndexRange
 from hal.core.model.policy import Policy, Queue
 from hal.planes.tasks import Change
+from hal.planes.tasks.jobs.selection import Selection
 from hal.planes.tasks.table.extensions import BASE_ENDED, BY_BASE
 from hal.wire.frames.agent_keeper import ExitCause, StepStarted
 from tests.planes.tasks.attempts.test_preemption import moves
@@ -48,6 +50,20 @@ def grow(plane: SmallPlane, job: int, *tasks: int) -> Change:
 def end_base(plane: SmallPlane, job: int, *, code: int = 0) -> None:
     for rank in range(plane.live(job).spec.nodes):
         plane.end(job, 0, code=code, rank=rank)
+
+
+def test_who_holds_an_extension_that_waits_for_its_base_holds_it_when_the_base_runs() -> None:
+    """One, and some: only the others start."""
+    plane = SmallPlane(nodes=4)
+    (job,) = plane.submit({"nodes": 2, "extensions": 4})
+    plane.plane.hold(job, 1, BY, plane.now_ms)
+    plane.plane.hold(job, Selection((IndexRange(3, 2),)), BY, plane.now_ms)
+    plane.start((job, 0))
+    begun(plane, job)
+    assert set(plane.engine.pending) == {(job, 2)}
+    plane.plane.release(job, 3, BY, plane.now_ms)
+    plane.commit()
+    assert set(plane.engine.pending) == {(job, 2), (job, 3)}
 
 
 def test_extensions_are_unknown_to_the_engine_until_the_base_runs() -> None:

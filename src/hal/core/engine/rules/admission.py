@@ -114,7 +114,8 @@ def _keep(state: State, some: range | list[int], cset: int, spec: ClassSpec) -> 
     kept = np.zeros(state.nodes.allowed.shape[1], np.int8)
     if known is not None:
         kept[: known.shape[0]] = known
-    kept[list(some)] = state.nodes.allowed[cset, list(some)]
+    at = slice(some.start, some.stop) if isinstance(some, range) else some
+    kept[at] = state.nodes.allowed[cset, at]
     state.nodes.unparted[cset] = kept
     state.meta[L.M_PARTED] = 1
 
@@ -139,7 +140,7 @@ def use_filters(state: State, filters: list[Filter], stopped: frozenset[str]) ->
         if key[0] in named and (key[0] in stopped or key[1] in catalogue.shape_ids)
     }
     catalogue.sets, catalogue.set_ids, catalogue.set_free = catalogue.sets[:1], {(): 0}, []
-    state.nodes.unparted = {}
+    state.nodes.unparted, state.nodes.parted = {}, set()
     state.meta[L.M_CSETS] = 1
     for shape, spec in shapes:
         catalogue.shapes[shape, L.S_CSET] = set_id(state, spec)

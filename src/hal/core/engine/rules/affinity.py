@@ -34,18 +34,25 @@ def part_nodes(state: State) -> None:
     social = {cset: spec for cset, spec in enumerate(state.catalogue.sets) if spec is not None and spec.is_social}
     affine = _affine(social)
     _note_classes(state, affine)
-    held = _held(state)
-    rows = len(state.nodes.names)
+    nodes = state.nodes
+    again = sorted(affine.keys() | nodes.parted)  # no others can have been parted, or be now
+    nodes.parted = set(affine)
+    if not again:
+        return
+    near = _Near(state, affine)
+    rows = len(nodes.names)
     changed: Mask = np.zeros(rows, np.bool_)
     sets: list[int] = []
-    for cset in social:
-        before = state.nodes.allowed[cset, :rows]
-        after = state.nodes.unparted[cset][:rows].copy()
+    for cset in again:
+        if cset not in nodes.unparted:
+            continue  # nothing has it any more
+        before = nodes.allowed[cset, :rows]
+        after = nodes.unparted[cset][:rows]
         if cset in affine:
-            after[parted(state, affine, affine[cset], held)] = 0
+            after = after & ~near.parted(affine[cset])
         differs = before != after
         if differs.any():
-            state.nodes.allowed[cset, :rows] = after
+            nodes.allowed[cset, :rows] = after
             changed |= differs
             sets.append(cset)
     if sets:
@@ -89,28 +96,50 @@ def _held(state: State) -> Held:
     return Held(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
-def parted(state: State, affine: dict[int, ClassSpec], spec: ClassSpec, held: Held) -> Mask:
-    """The nodes that affinity keeps a class from."""
-    away: Mask = np.zeros(len(state.nodes.names), np.bool_)
-    for term in spec.apart:
-        away |= _near(state, held.nodes[_of(held, affine, term.label)], term.level)
-    for term in {term for other in affine.values() for term in other.apart if term.label in spec.labels}:
-        away |= _near(state, held.nodes[_with(held, affine, term)], term.level)
-    for term in spec.together:
-        there = held.nodes[_of(held, affine, term.label) & held.begun]
-        if there.size or term.label not in spec.labels:
-            away |= ~_near(state, there, term.level)
-    return away
+class _Near:
+    """What is near to all that is held: each question is answered once, whoever asks it."""
 
+    def __init__(self, state: State, affine: dict[int, ClassSpec]) -> None:
+        self._state = state
+        self._held = _held(state)
+        self._labelled: dict[str, list[int]] = {}
+        self._by_term: dict[Term, list[int]] = {}
+        self._terms: dict[str, list[Term]] = {}
+        self._known: dict[tuple[str | Term, str], Mask] = {}
+        for cset, spec in affine.items():
+            for label in spec.labels:
+                self._labelled.setdefault(label, []).append(cset)
+            for term in spec.apart:
+                if term not in self._by_term:
+                    self._terms.setdefault(term.label, []).append(term)
+                self._by_term.setdefault(term, []).append(cset)
 
-def _of(held: Held, affine: dict[int, ClassSpec], label: str) -> Mask:
-    """What of all that is held is of work with a label."""
-    return np.isin(held.sets, [cset for cset, spec in affine.items() if label in spec.labels])
+    def parted(self, spec: ClassSpec) -> Mask:
+        """The nodes that affinity keeps a class from."""
+        away: Mask = np.zeros(len(self._state.nodes.names), np.bool_)
+        for term in spec.apart:
+            away |= self._around(term.label, term.level, self._labelled.get(term.label, []))
+        for label in spec.labels:
+            for term in self._terms.get(label, []):
+                away |= self._around(term, term.level, self._by_term[term])
+        for term in spec.together:
+            there = self._nodes(self._labelled.get(term.label, []), begun=True)
+            if there.size or term.label not in spec.labels:
+                away |= ~_near(self._state, there, term.level)
+        return away
 
+    def _around(self, what: str | Term, level: str, csets: list[int]) -> Mask:
+        known = self._known.get((what, level))
+        if known is None:
+            known = self._known[what, level] = _near(self._state, self._nodes(csets), level)
+        return known
 
-def _with(held: Held, affine: dict[int, ClassSpec], term: Term) -> Mask:
-    """What of all that is held is of work that is to be apart by a term."""
-    return np.isin(held.sets, [cset for cset, spec in affine.items() if term in spec.apart])
+    def _nodes(self, csets: list[int], *, begun: bool = False) -> Ints:
+        """The nodes that work of these sets holds; `begun`: that runs there."""
+        asked: Mask = np.zeros(len(self._state.catalogue.sets), np.bool_)
+        asked[csets] = True
+        mine = asked[self._held.sets]
+        return self._held.nodes[mine & self._held.begun if begun else mine]
 
 
 def _near(state: State, nodes: Ints, level: str) -> Mask:

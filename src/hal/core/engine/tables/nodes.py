@@ -34,6 +34,8 @@ class Nodes(NodeTables):
         self.unparted: dict[int, Allowed] = {}
         """By constraint set of work that terms of affinity may part from nodes: what `allowed` would be without. Arrays
         are replaced, never changed in place."""
+        self.parted: set[int] = set()
+        """Constraint sets from which terms of affinity may have taken nodes. Replaced, never changed in place."""
         self.health: list[str] = []
         """By node index: a value of `events.Health`."""
         self.withheld: dict[int, dict[int, int]] = {}

@@ -17,6 +17,7 @@ from hal.core.kernels.structures.jit import inner
 from hal.core.kernels.structures.layout import (
     B_CLASS,
     B_OWNER,
+    C_AFFINE,
     C_MOVABLE,
     C_SHAPE,
     INF,
@@ -133,7 +134,9 @@ def _is_eligible(t: Tables, run: int) -> bool:
     if t.runs[run, R_STATE] != RUN_ON:
         return False
     if t.search_record[SEEK_MOVES] > 0:
-        movable = t.classes[t.buckets[t.runs[run, R_BUCKET], B_CLASS], C_MOVABLE] != 0
+        class_id = t.buckets[t.runs[run, R_BUCKET], B_CLASS]
+        # Where work with terms of affinity may go depends on what else is moved.
+        movable = t.classes[class_id, C_MOVABLE] != 0 and t.classes[class_id, C_AFFINE] == 0
         return bool(movable and t.qos[qos_of(t, run), STANDING_MODE] != MODE_SHRINK)
     offered = t.search_record[SEEK_OFFERED]
     if offered > 0:

@@ -272,7 +272,7 @@ def named_path(stream: Stream, job: JobNames, step: StepId, node: str) -> str:
     pattern = spec.stdout if stream is Stream.STDOUT else spec.error_path
     if not pattern:
         return ""
-    index = spec.array.index(step.task) if spec.array is not None else 0
+    index = spec.array.index(step.task) if spec.array is not None else step.task
     values = values_of_job(step.job, job.user, job.name or spec.title)
     path = expand_path(pattern, values | values_of_step(step.task, index, step.attempt, step.rank, node))
     return posixpath.join(spec.workdir, path)

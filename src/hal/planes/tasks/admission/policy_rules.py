@@ -178,8 +178,9 @@ def _if_lost(spec: JobSpec, queue: Queue) -> OnNodeLost | None:
 
 
 def _movable(spec: JobSpec, queue: Queue) -> bool | None:
-    """What the job says, else its queue; what people or other programs talk to stays where it is unless it says so."""
-    if spec.movable is None and queue.movable and spec.interactive is None and spec.service is None:
+    """What the job says, else its queue. What people or other programs talk to stays where it is unless it says so;
+    so does a base, whose extensions would be lost with it."""
+    if spec.movable is None and queue.movable and not (spec.interactive or spec.service or spec.extensions):
         return True
     return spec.movable
 

@@ -37,6 +37,7 @@ from hal.planes.tasks.live.job import LiveJob
 from hal.planes.tasks.nodes.failed_gates import HELD_BY_PROLOG
 from hal.planes.tasks.slices import Work
 from hal.planes.tasks.submitter import Submitter
+from hal.planes.tasks.table.extensions import leave_to_people
 from hal.planes.tasks.table.propagation import apply_decisions, settle, settling
 from hal.planes.tasks.table.stops import stop_attempt
 from hal.planes.tasks.table.table import JobTable
@@ -94,6 +95,7 @@ def hold(table: JobTable, job_id: int, named: Named, by: Submitter, now_ms: int)
         )
     held = 0
     for first, count in (yield from waiting_pieces(job, chosen)):
+        leave_to_people(table, job, first, count)
         held += yield from table.applying_event(job, first, count, TaskEvent.HOLD, f"held by {by.user}")
     if chosen.whole and not job.hold:
         job.hold = True

@@ -48,6 +48,13 @@ def follow_base(table: JobTable, job: LiveJob, now_ms: int) -> None:
         _send_away(table, job, now_ms)
 
 
+def leave_to_people(table: JobTable, job: LiveJob, first: int, count: int) -> None:
+    """Of these tasks no longer hold those that wait for their base: somebody is about to hold them."""
+    for part in parts_within(job.ranges, first, count) if job.spec.extensions else ():
+        if part.state is TaskState.HELD and part.reason == BY_BASE:
+            table.apply_event(job, part.first, part.count, TaskEvent.RELEASE)
+
+
 def _let_wait(table: JobTable, job: LiveJob) -> None:
     if job.hold:
         return
