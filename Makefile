@@ -62,7 +62,7 @@ test-all $(PLANE_TARGETS) test-%: export HYPOTHESIS_PROFILE ?= ci
 
 # Slow tests wait for processes more than they compute: three at a time, and kernels compile where all of them wait. What
 # fails beside others is told, and runs once more alone: what passes then is too sensitive to load, and wants mending too.
-test-all: kernels $(JUPYTER)/.installed ## what `make test` leaves out: slow tests; all examples, with array bounds checked (about 25 minutes more)
+test-all: kernels $(JUPYTER)/.installed ## what `make test` leaves out: slow tests; all examples, with array bounds checked (about 20 minutes more)
 	NUMBA_BOUNDSCHECK=1 $(PY) $(COMPILE) --for-parent --cache "$(HAL_CACHE)-boundscheck" & compiling=$$!; \
 	$(PY) -m pytest -n 3 --dist worksteal -m "slow or attack" --timeout 900 --durations 20 --cache-clear; tests=$$?; \
 	if [ $$tests = 1 ]; then \
