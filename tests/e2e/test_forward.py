@@ -124,6 +124,7 @@ def test_both_directions_end_by_themselves(shared_hal: LiveHal, tmp_path: Path) 
         made = client.submit([sys.executable, "-c", script, str(port)])
         listening = ["grep", "-q", f":{port:04X} 00000000:0000 0A", "/proc/net/tcp"]
         until(lambda: subprocess.run(listening, check=False).returncode == 0, "it does not listen")
+        until(lambda: made.refresh().state == "running", "its start was not reported")
         with forwarded(shared_hal, made.id, port) as here:
             with socket.create_connection(("127.0.0.1", here), DEADLINE_S) as sock:
                 sock.sendall(bytes(3_000_000))
