@@ -60,11 +60,11 @@ test: $(READY) ## lint, types, import contracts, generated files, all fast tests
 # What `make test` leaves out. It tries a fifth of the examples of each property test (tests/examples.py), these try all.
 test-all $(PLANE_TARGETS) test-%: export HYPOTHESIS_PROFILE ?= ci
 
-# Slow tests wait for processes more than they compute: three at a time, and kernels compile where all of them wait. What
+# Slow tests wait for processes more than they compute: four at a time, and kernels compile where all of them wait. What
 # fails beside others is told, and runs once more alone: what passes then is too sensitive to load, and wants mending too.
 test-all: kernels $(JUPYTER)/.installed ## what `make test` leaves out: slow tests; all examples, with array bounds checked (about 20 minutes more)
 	NUMBA_BOUNDSCHECK=1 $(PY) $(COMPILE) --for-parent --cache "$(HAL_CACHE)-boundscheck" & compiling=$$!; \
-	$(PY) -m pytest -n 3 --dist worksteal -m "slow or attack" --timeout 900 --durations 20 --cache-clear; tests=$$?; \
+	$(PY) -m pytest -n 4 --dist worksteal -m "slow or attack" --timeout 900 --durations 20 --cache-clear; tests=$$?; \
 	if [ $$tests = 1 ]; then \
 		echo "Once more alone, what failed beside others:"; \
 		$(PY) -m pytest -v -m "slow or attack" --timeout 900 --maxfail 3 --last-failed --last-failed-no-failures none; tests=$$?; \

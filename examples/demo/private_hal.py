@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +21,8 @@ from typing import Final, NoReturn
 DOWN_S: Final = 60.0
 """How long `hal down --kill` may take: five seconds of grace for the steps, then the processes."""
 ENDING_SIGNALS: Final = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
+REMOVALS: Final = 50
+"""How often the removal of the home is tried, ten times a second."""
 LOG_LINES: Final = 15
 """How much of the controller's log is shown when something went wrong."""
 
@@ -73,7 +76,12 @@ def _stop(home: Path) -> None:
     except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
         print(f"hal down did not end as it should: {error}\n{home} is left as it is: look there", file=sys.stderr)
         return
-    shutil.rmtree(home, ignore_errors=True)
+    for _ in range(REMOVALS):
+        shutil.rmtree(home, ignore_errors=True)
+        if not home.exists():
+            return
+        time.sleep(0.1)  # what `hal up` had just started when it was interrupted still writes
+    print(f"{home} could not be removed", file=sys.stderr)
 
 
 def _show_log(home: Path) -> None:

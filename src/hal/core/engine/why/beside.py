@@ -41,7 +41,7 @@ def kept_from(state: State, job: int, spec: ClassSpec, shape: int) -> Verdict | 
 
 
 def _message(state: State, spec: ClassSpec, away: Rows) -> str:
-    named = [state.nodes.names[row] for row in away[:MAX_NAMED].tolist()]
+    named = sorted(state.nodes.names[row] for row in away[:MAX_NAMED].tolist())
     more = f" and {away.size - MAX_NAMED} more" if away.size > MAX_NAMED else ""
     why = [f"it is to be apart from {_text(term)}" for term in spec.apart]
     others = {

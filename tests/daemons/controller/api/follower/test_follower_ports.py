@@ -134,6 +134,7 @@ def test_a_follower_answers_over_tcp_as_the_leader_does(hal_home: Path, postgres
                 # Where the store was asked for the followers a moment ago, it is not asked again yet.
                 answer = await http.get("/v1/api-tokens")
                 while "not known yet" in answer.text:
+                    await asyncio.sleep(0.02)
                     answer = await http.get("/v1/api-tokens")
                 assert answer.status_code == 401
             entries = (await leader.ask("GET", "/v1/audit?user=bob")).json()["entries"]
