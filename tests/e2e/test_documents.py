@@ -73,11 +73,13 @@ def test_the_commands_of_the_page_about_arrays_work(shared_hal: LiveHal, tmp_pat
 
 @pytest.mark.slow
 def test_the_example_of_elastic_jobs_works(shared_hal: LiveHal, tmp_path: Path) -> None:
-    """docs/elastic.md: a job grows, its base sees it, and its extensions end with the base."""
+    """docs/elastic.md: a job grows, its base sees it, and its extensions end with the base; three workers share six
+    parts, and the first that finds none left ends the others that wait."""
     out = run_page("docs/elastic.md", shared_hal, tmp_path)
     assert "the base sees its extensions" in out
     assert re.search(r"^\[2\] extension 2, beside the base on n\d$", out, re.MULTILINE)
     assert re.search(r"^tasks +3: .*1 succeeded.*2 cancelled|^tasks +3: .*2 cancelled.*1 succeeded", out, re.MULTILINE)
+    assert re.search(r"^workers +share work", out, re.MULTILINE)
 
 
 @pytest.mark.slow

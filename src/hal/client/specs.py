@@ -63,7 +63,10 @@ class JobOptions(TypedDict, total=False):
     nodes: int
     """Distinct nodes that each task holds at once."""
     extensions: int
-    """Further tasks on one node each, that run only beside these nodes and leave first."""
+    """Further tasks on one node each, that run only beside these nodes and leave first; of an array, how many of its
+    tasks leave first."""
+    workers: bool
+    """The tasks of its array are workers that share work; one that exits with 0 says that none is left."""
     first_node: bool
     """Its command runs on the first of its nodes alone, and begins what runs on the others with `hal launch`."""
     ranks_per_node: int

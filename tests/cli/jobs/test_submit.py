@@ -134,6 +134,12 @@ def test_a_range_of_nodes_is_a_base_and_extensions(
     assert (spec.get("nodes", 1), spec.get("extensions")) == (nodes, extensions)
 
 
+def test_an_array_of_workers_with_extensions(controller: ScriptedServer, hal: Hal) -> None:
+    hal("submit", "--array", "0-9%2", "--extensions", "8", "--workers", "--", "tool")
+    spec = sent(controller)[0]
+    assert (spec["array"], spec["extensions"], spec["workers"]) == ({"count": 10, "max_running": 2}, 8, True)
+
+
 def test_export_all_sends_everything_but_hals_own_variables(
     controller: ScriptedServer, hal: Hal, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,10 +10,20 @@ import pytest
 from hal.core.engine import State
 from hal.core.engine.classes import ClassSpec, OwnerSpec
 from hal.core.engine.config import Backfill, EngineConfig
-from hal.core.engine.events import END, AttemptsEnded, Event, JobsSubmitted, NodeSpec, submit_rows
+from hal.core.engine.events import (
+    END,
+    UPDATE,
+    AttemptsEnded,
+    Event,
+    JobsCancelled,
+    JobsSubmitted,
+    JobsUpdated,
+    NodeSpec,
+    submit_rows,
+)
 from hal.core.engine.scheduler import Scheduler
 from hal.core.engine.views import rows_of_run, running
-from hal.core.kernels.structures.layout import RUN_ON
+from hal.core.kernels.structures.layout import KEEP, RUN_ON
 from hal.core.model.policy import Policy, PreemptMode
 from tests.core.engine.clusters import Starts, engine
 from tests.core.engine.test_preempting import A, B, config, job, over, play, taken
@@ -65,6 +75,40 @@ def test_extensions_leave_for_any_other_work_and_come_back(order: str, backfill:
     assert tasks_of(state, 1) == {1, 2} - {gone}
     play(scheduler, 3 * SECOND, over((2, 1)))
     assert len(tasks_of(state, 1)) == 2
+
+
+def array_with_extensions() -> Event:
+    """An array of job 1 whose first task is like other work and whose last three are extensions."""
+    rows = submit_rows(2)
+    rows["job"], rows["attempt"] = 1, 1
+    rows["first_task"], rows["tasks"], rows["owner_index"] = (0, 1), (1, 3), (0, 1)
+    return JobsSubmitted(rows, (ClassSpec({"cpu": 4, "memory": 0}),), (OwnerSpec(), OwnerSpec(extension=True)))
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_of_an_array_only_the_extensions_leave(order: str) -> None:
+    """Its first task and one extension run on two nodes: of the two jobs that come, one starts and one waits."""
+    state, sink, scheduler = engine(EngineConfig(policy=Policy(), order=order), A, B)
+    play(scheduler, 0, array_with_extensions())
+    assert tasks_of(state, 1) == {0, 1}
+    play(scheduler, 1 * SECOND, job(2, 4, ""), job(3, 4, ""))
+    assert taken(sink) == [(1, "shrink", 2)]
+    play(scheduler, 2 * SECOND, left(1))
+    assert (tasks_of(state, 1), tasks_of(state, 2), tasks_of(state, 3)) == ({0}, {0}, set())
+
+
+def test_tasks_of_an_array_and_its_extensions_are_withdrawn_and_changed_together() -> None:
+    """One range over both: what waits of it is gone, and what is left has the new priority."""
+    state, _sink, scheduler = engine(EngineConfig(policy=Policy()), A)
+    play(scheduler, 0, job(9, 4, "", walltime_ms=100 * SECOND))
+    play(scheduler, 0, array_with_extensions())
+    assert tasks_of(state, 1) == set()
+    gone = JobsCancelled(np.array([1]), np.array([0]), np.array([3]))
+    changed = np.zeros(1, UPDATE)
+    changed["job"], changed["priority"], changed["walltime_ms"], changed["planned_ms"] = 1, 7, KEEP, KEEP
+    play(scheduler, 1 * SECOND, gone, JobsUpdated(changed))
+    play(scheduler, 2 * SECOND, over((9, 1)))
+    assert tasks_of(state, 1) == {3}
 
 
 @pytest.mark.parametrize("order", ORDERS)

@@ -57,6 +57,13 @@ _JOB_OPTIONS = (
         help="Number of distinct nodes to run on at once (a gang); 2..8: on 2, and on up to 8 while there is room.",
     ),
     click.option(
+        "--extensions",
+        type=click.IntRange(1),
+        metavar="N",
+        help="Array tasks, the last N, that leave first for others.",
+    ),
+    click.option("--workers", is_flag=True, help="The array's tasks share work: exit code 0 says that none is left."),
+    click.option(
         "--first-node",
         is_flag=True,
         help="Run the command on the first of the nodes alone; it begins what runs on the others with `hal launch`.",

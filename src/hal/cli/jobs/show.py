@@ -270,6 +270,7 @@ def _render_job(screen: Screen, info: JobInfo, used: str = "", places: Mapping[s
             "state": f"{info.state.value}{f': {info.reason}' if info.reason not in ('', info.state) else ''}",
             "tasks": f"{info.tasks}: {counts}" if info.tasks > 1 else "",
             "extensions": _extensions(info),
+            "workers": "share work; the first that exits with 0 says that none is left" if spec.get("workers") else "",
             "array": _array_text(_array(info)),
             "ready": "" if info.ready is None else f"{info.ready} of {plural(info.tasks, 'task')}",
             "service": _service(spec),
@@ -328,6 +329,8 @@ def _extensions(info: JobInfo) -> str:
     most = (info.spec or {}).get("extensions", 0)
     if not most:
         return ""
+    if (info.spec or {}).get("array"):
+        return f"the last {most} of its tasks, which leave first for others"
     where = f"up to {most}, tasks 1 to {most}" if most > 1 else "up to one, task 1"
     held = "" if info.ended or not info.counts.get("held") else "; they are held until the base, task 0, runs"
     return f"{where}, each on one node{held}"

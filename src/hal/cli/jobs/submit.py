@@ -242,6 +242,6 @@ def _summary(spec: JobSpec) -> str:
 
     what = f"{spec.title}: {plural(spec.tasks, 'task')}, {amounts(spec.request)}"
     gang = f" on each of {spec.nodes} nodes" if spec.nodes > 1 else ""
-    if spec.extensions:
+    if spec.has_base:
         gang = f" on each of {spec.nodes} to {spec.nodes + spec.extensions} nodes"
     return f"{what}{gang}, walltime {limit(spec.walltime)}, queue {spec.queue}"

@@ -17,7 +17,9 @@ from hal.core.lifecycle.gates import (
 )
 from hal.core.lifecycle.node import NODE, NodeEvent
 from hal.core.lifecycle.outcome import (
+    GAVE_BACK,
     MAX_ATTEMPTS,
+    PLACE_GIVEN_BACK,
     TASK_STATE_OF,
     Next,
     after_attempt,
@@ -32,8 +34,10 @@ __all__ = [
     "ATTEMPT",
     "END_EVENTS",
     "GATE",
+    "GAVE_BACK",
     "MAX_ATTEMPTS",
     "NODE",
+    "PLACE_GIVEN_BACK",
     "TASK",
     "TASK_STATE_OF",
     "AttemptEvent",

@@ -13,7 +13,8 @@ everything is not used in a loop; a task that a node returned before its credit 
 back-off, and as long as an attempt ran, it gives restarts back, `retries.max` of them in a window. So a task fails when
 it is restarted more often than that.
 5. An extension of a job that fails waits again, longer each time, whatever its retries: its end is not its job's.
-6. No task has more than MAX_ATTEMPTS attempts, whatever ended them: then it has failed.
+6. A worker that exits with 75 gives its place back: it waits again at once, and that is no failure.
+7. No task has more than MAX_ATTEMPTS attempts, whatever ended them: then it has failed.
 """
 
 from __future__ import annotations
@@ -27,6 +28,9 @@ from hal.core.model import AttemptState, InternalError, JobSpec, Restart, TaskSt
 
 MAX_ATTEMPTS: Final = 10_000
 """Attempts of one task, those that count as retries and those that do not."""
+PLACE_GIVEN_BACK: Final = 75
+"""Exit code of a worker that gives its place back (EX_TEMPFAIL of sysexits.h)."""
+GAVE_BACK: Final = "it gave its place back"
 EXTENSION_DELAY_MS: Final = 1_000
 """Least time before an extension that failed begins again."""
 AGAIN_DELAY_MS: Final = 250

@@ -217,9 +217,17 @@ class JobSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
         Meta(
             ge=0,
             le=MAX_EXTENSIONS,
-            description="further tasks on one node each, that run only beside its base and leave first; see elastic.md",
+            description="further tasks on one node each, that run only beside its base and leave first; of an array: "
+            "how many of its tasks do; see elastic.md",
         ),
     ] = 0
+    workers: Annotated[
+        bool,
+        Meta(
+            description="the tasks of its array are workers that share work: one that exits with 0 says that none is "
+            "left, one that exits with 75 gives its place back; see elastic.md",
+        ),
+    ] = False
     first_node: Annotated[
         bool,
         Meta(description="its command runs on the first of its nodes alone, and begins what runs on the others itself"),
@@ -362,9 +370,19 @@ class JobSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
         """Whether it may have more tasks than one: an array, or a base with extensions."""
         return self.array is not None or self.extensions > 0
 
+    @property
+    def has_base(self) -> bool:
+        """Whether its first task is a base, beside which its extensions run. Those of an array need none."""
+        return self.extensions > 0 and self.array is None
+
+    @property
+    def first_extension(self) -> int:
+        """The number of its first task that is an extension; as many as it has tasks if none is."""
+        return self.tasks - self.extensions
+
     def is_extension(self, task: int) -> bool:
-        """Whether that task is an extension: of a job that has any, all but the first, which is the base."""
-        return self.extensions > 0 and task > 0
+        """Whether that task is an extension: the last ones of a job that has any."""
+        return self.extensions > 0 and task >= self.first_extension
 
     @property
     def title(self) -> str:
@@ -425,6 +443,7 @@ def check_spec(spec: JobSpec, known: JobSpec | None = None) -> JobSpec:
     _check_interactive(spec)
     _check_ranks(spec)
     _check_extensions(spec)
+    _check_workers(spec)
     _check_files(spec)
     if spec.traceparent and not trace_id_of(spec.traceparent):
         raise SpecError(
@@ -565,17 +584,32 @@ def _check_ranks(spec: JobSpec) -> None:
 def _check_extensions(spec: JobSpec) -> None:
     if not spec.extensions:
         return
+    if spec.array is not None and spec.extensions > spec.array.count:
+        raise SpecError(
+            f"extensions: {spec.extensions} of {spec.array.count} tasks", hint="at most as many as the array has tasks"
+        )
     for field, there in (
-        ("array", spec.array is not None),
+        ("nodes", spec.array is not None and spec.nodes > 1),
         ("service", spec.service is not None),
         ("interactive", spec.interactive is not None),
         ("within", bool(spec.within)),
         ("movable", bool(spec.movable)),
     ):
         if there:
+            what = "an array" if field == "nodes" else "a job"
             raise SpecError(
-                f"extensions: a job with `{field}` cannot have any", hint=f"leave out extensions, or {field}"
+                f"extensions: {what} with `{field}` cannot have any", hint=f"leave out extensions, or {field}"
             )
+
+
+def _check_workers(spec: JobSpec) -> None:
+    if not spec.workers:
+        return
+    if spec.array is None:
+        raise SpecError("workers: the job has no array", hint="write how many there are at most: array: 8")
+    for field, there in (("service", spec.service is not None), ("nodes", spec.nodes > 1)):
+        if there:
+            raise SpecError(f"workers: a job with `{field}` has none", hint=f"leave out workers, or {field}")
 
 
 def _check_files(spec: JobSpec) -> None:

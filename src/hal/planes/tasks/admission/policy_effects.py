@@ -17,7 +17,7 @@ from hal.core.model.policy import Limit, Policy
 from hal.core.model.policy_scope import Ledger, Owner, ledger, ledger_text
 from hal.planes.tasks.admission.policy_rules import LimitsByOwner, admitted
 from hal.planes.tasks.live.job import LiveJob
-from hal.planes.tasks.table.pending_limits import owner_of_live
+from hal.planes.tasks.table.pending_limits import owner_of_live, wanted_tasks
 
 MAX_LISTED: Final = 100
 """Jobs and ledgers that are named."""
@@ -139,7 +139,7 @@ class Judge:
         for key in keys:
             use = self._use.setdefault(key, _Use())
             use.running += active
-            use.pending += waits
+            use.pending += wanted_tasks(job.spec, waits, len(job.active))
             if active:
                 for name, amount in job.spec.request.items():
                     use.resources[name] = use.resources.get(name, 0) + amount * nodes

@@ -92,6 +92,11 @@ def admitted(
         raise SpecError(f"array: {spec.tasks} tasks; queue '{queue.name}' allows at most {queue.max_tasks}")
     if queue.max_extensions is not None and spec.extensions > queue.max_extensions:
         most = spec.nodes + queue.max_extensions
+        if spec.array is not None:
+            raise SpecError(
+                f"extensions: {spec.extensions} tasks of the array; queue '{queue.name}' allows at most "
+                f"{queue.max_extensions}"
+            )
         raise SpecError(
             f"nodes: {spec.extensions} beside the {spec.nodes} of its base; queue '{queue.name}' allows at most "
             f"{queue.max_extensions}",

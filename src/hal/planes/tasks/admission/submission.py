@@ -43,7 +43,7 @@ from hal.planes.tasks.live.task_ranges import TaskRange, TaskRanges
 from hal.planes.tasks.slices import CHEAP_A_SLICE, Pace, Work, emptied
 from hal.planes.tasks.submitter import Submitter
 from hal.planes.tasks.table.extensions import BY_BASE
-from hal.planes.tasks.table.pending_limits import Ask
+from hal.planes.tasks.table.pending_limits import Ask, wanted_tasks
 from hal.planes.tasks.table.propagation import apply_decisions, settle, settling
 from hal.planes.tasks.table.table import JobTable
 from hal.store import NoticeRow, PutNotices
@@ -160,7 +160,7 @@ def _asks(specs: Sequence[JobSpec]) -> Work[list[Ask]]:
     pace = Pace(CHEAP_A_SLICE)
     for spec in specs:
         owner = owner_of(spec)
-        tasks[owner] = tasks.get(owner, 0) + spec.tasks
+        tasks[owner] = tasks.get(owner, 0) + wanted_tasks(spec, spec.tasks)
         if pace.over():
             yield
     return [Ask(owner, count) for owner, count in tasks.items()]
@@ -231,11 +231,12 @@ def _job(table: JobTable, spec: JobSpec, request: ClassSpec, by: Submitter, now_
     by_task = spec.array is not None and any(
         one.kind is DependencyKind.AFTERCORR for one in each_dependency(spec.dependencies)
     )
-    counts.move(None, state, spec.tasks - spec.extensions)
-    ranges: TaskRanges = (TaskRange(0, spec.tasks - spec.extensions, state, eligible_ms=INF if by_task else 0),)
-    if spec.extensions:
-        counts.move(None, TaskState.HELD, spec.extensions)
-        ranges = (*ranges, TaskRange(1, spec.extensions, TaskState.HELD, reason=BY_BASE))
+    held = spec.extensions if spec.has_base else 0
+    counts.move(None, state, spec.tasks - held)
+    ranges: TaskRanges = (TaskRange(0, spec.tasks - held, state, eligible_ms=INF if by_task else 0),)
+    if held:
+        counts.move(None, TaskState.HELD, held)
+        ranges = (*ranges, TaskRange(1, held, TaskState.HELD, reason=BY_BASE))
     return LiveJob(
         id=job_id,
         spec=spec,

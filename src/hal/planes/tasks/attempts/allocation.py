@@ -138,7 +138,8 @@ def _bind_gpus(table: JobTable, job: LiveJob, nodes: tuple[str, ...]) -> tuple[H
 def _port(table: JobTable, job: LiveJob, task: int, nodes: tuple[str, ...]) -> int:
     """Where the ranks of a new attempt meet; 0: it is a single process on a single node, or an extension, which is told
     that of its base."""
-    if job.spec.is_extension(task) or (len(nodes) == 1 and not job.spec.ranks_per_node and not job.spec.extensions):
+    extension = job.spec.has_base and job.spec.is_extension(task)
+    if extension or (len(nodes) == 1 and not job.spec.ranks_per_node and not job.spec.has_base):
         return 0
     return table.ports.choose(map(table.address_of, nodes))
 
@@ -183,8 +184,8 @@ def order_start(table: JobTable, job: LiveJob, attempt: Attempt, only: Collectio
     if array:
         index, item = array.index(attempt.task), array.item(attempt.task)
     credit_ms = CREDIT_MS if attempt.credit else 0
-    extension = job.spec.is_extension(attempt.task)
-    of_several = len(attempt.nodes) > 1 or (job.spec.extensions > 0 and not extension)
+    extension = job.spec.has_base and job.spec.is_extension(attempt.task)
+    of_several = len(attempt.nodes) > 1 or (job.spec.has_base and not extension)
     addresses = tuple(map(table.address_of, attempt.nodes)) if of_several else ()
     for node, step in attempt.steps_left(job.id):
         if only is not None and step not in only:

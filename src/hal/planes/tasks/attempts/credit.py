@@ -53,7 +53,14 @@ def credit_per_slot(table: JobTable, job: LiveJob) -> int:
     """How many tasks may be handed over for each slot; 0 for a job of long, unknown or unlike tasks, and where how
     many may be active is limited (`max_running`)."""
     recent = table.recent_ms.get(job.id, ())
-    if len(recent) < MIN_SEEN or job.spec.nodes != 1 or job.hold or job.window or job.id in table.reshaped:
+    if (
+        len(recent) < MIN_SEEN
+        or job.spec.nodes != 1
+        or job.hold
+        or job.window
+        or job.id in table.reshaped
+        or (job.spec.extensions or job.spec.workers)
+    ):
         return 0
     if any(name not in PLAIN for name in job.spec.request) or job.spec.booking or job.spec.licences:
         return 0

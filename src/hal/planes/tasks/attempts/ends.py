@@ -15,6 +15,8 @@ from msgspec.structs import replace
 from hal.core.lifecycle import (
     ATTEMPT,
     END_EVENTS,
+    GAVE_BACK,
+    PLACE_GIVEN_BACK,
     AttemptEvent,
     Next,
     after_attempt,
@@ -32,12 +34,21 @@ from hal.core.lifecycle.outcome import (
     SECRETS_ELSEWHERE,
 )
 from hal.core.model import AttemptState, TaskState, format_duration, one_line
-from hal.planes.tasks.live.attempt import BOOKING_OVER, CANCELLED, EVICTED, PREEMPTING, REQUEUED, SIBLING, Attempt
+from hal.planes.tasks.live.attempt import (
+    BOOKING_OVER,
+    CANCELLED,
+    EVICTED,
+    PREEMPTED,
+    PREEMPTING,
+    REQUEUED,
+    SIBLING,
+    Attempt,
+)
 from hal.planes.tasks.live.job import LiveJob
 from hal.planes.tasks.table.attempt_changes import AttemptOver
 from hal.store.operations import MAX_MESSAGE, AttemptEnd, Preemption, StepEnd
 from hal.wire.bounds import MAX_COUNT
-from hal.wire.frames.agent_keeper import StepExit
+from hal.wire.frames.agent_keeper import ExitCause, StepExit
 
 _WORST_FIRST = (
     AttemptState.LOST,
@@ -118,7 +129,8 @@ def judge_attempt(job: LiveJob, attempt: Attempt, ends: tuple[StepEnd, ...]) -> 
     decisive = _decisive(job, attempt, ends)
     # The attempt ends with its last step, whichever step decides how it ended, and never before it began.
     end = replace(decisive, ended_ms=max(*(one.ended_ms for one in ends), attempt.started_ms or 0))
-    state = _ended(attempt.state, _declared(attempt, _intended(attempt, step_outcome(decisive))))
+    outcome = _of_worker(job, attempt, end, _intended(attempt, step_outcome(decisive)))
+    state = _ended(attempt.state, _declared(attempt, outcome))
     ran = attempt.started_ms is not None or end.cause == SPAWN_FAILED_CAUSE
     preempted = attempt.stopping in PREEMPTING and state in (AttemptState.PREEMPTED, AttemptState.CANCELLED)
     row = AttemptEnd(
@@ -144,10 +156,12 @@ def _following(job: LiveJob, attempt: Attempt, state: AttemptState, end: StepEnd
     refusal = end.message.partition(":")[0] if end.cause == REFUSED_CAUSE else ""
     ran_ms = 0 if attempt.started_ms is None else max(end.ended_ms - attempt.started_ms, 0)
     following = after_attempt(job.spec, attempt.attempt, attempt.retries, state, refusal=refusal, ran_ms=ran_ms)
-    if job.spec.is_extension(attempt.task):
+    if job.spec.is_extension(attempt.task) or (job.spec.workers and state is AttemptState.TIMED_OUT):
         following = after_extension(job.spec, attempt.attempt, following)
     if preempted:
         return replace(following, reason=preempted_for(attempt))
+    if _gave_back(job, end) and not attempt.stopping and not following.state.ended:
+        return replace(following, reason=GAVE_BACK)
     if refusal in NOT_BEGUN_HERE and not following.state.ended:
         node, reason = attempt.nodes[end.rank], end.message.partition(": ")[2]
         if refusal == PROLOG_FAILED:
@@ -206,6 +220,19 @@ def _intended(attempt: Attempt, outcome: AttemptState) -> AttemptState:
     if outcome is AttemptState.SUCCEEDED or attempt.stopping not in (CANCELLED, REQUEUED, *PREEMPTING):
         return outcome
     return AttemptState.CANCELLED if attempt.stopping in (CANCELLED, EVICTED) else AttemptState.PREEMPTED
+
+
+def _gave_back(job: LiveJob, end: StepEnd) -> bool:
+    return job.spec.workers and end.cause == ExitCause.EXITED and end.exit_code == PLACE_GIVEN_BACK
+
+
+def _of_worker(job: LiveJob, attempt: Attempt, end: StepEnd, outcome: AttemptState) -> AttemptState:
+    """A worker that gives its place back is tried again, not counted; one that was told to leave and exits with 0 has
+    left, which does not say that no work is left."""
+    left = outcome is AttemptState.SUCCEEDED and attempt.stopping in (REQUEUED, PREEMPTED)
+    if job.spec.workers and (left or (outcome is AttemptState.FAILED and _gave_back(job, end))):
+        return AttemptState.PREEMPTED
+    return outcome
 
 
 def _declared(attempt: Attempt, outcome: AttemptState) -> AttemptState:

@@ -83,7 +83,7 @@ def step_template(job: LiveJob, secret: str, reached_at: Mapping[str, str]) -> S
     if spec.ranks_per_node:
         env["HAL_RANKS_PER_NODE"] = str(spec.ranks_per_node)
         env.setdefault("OMP_NUM_THREADS", str(max(1, cpu_milli // 1000 // spec.ranks_per_node)))
-    if spec.extensions:
+    if spec.has_base:
         env["HAL_ELASTIC"] = "base"
         env["HAL_MIN_NODES"] = str(spec.nodes)
         env["HAL_MAX_NODES"] = str(spec.nodes + spec.extensions)
@@ -123,7 +123,7 @@ def step_template(job: LiveJob, secret: str, reached_at: Mapping[str, str]) -> S
         + _file_gates(spec),
         secrets=spec.secrets,
         service=None if spec.service is None else _service(spec.service),
-        ranks=(spec.nodes > 1 or spec.extensions > 0) and not spec.first_node,
+        ranks=(spec.nodes > 1 or spec.has_base) and not spec.first_node,
     )
 
 

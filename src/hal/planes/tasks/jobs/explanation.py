@@ -88,7 +88,7 @@ def why(table: JobTable, engine: EngineView, job: LiveJob, now_ms: int) -> Verdi
     if verdict is None:
         verdict = _with_changes(table, engine, job, with_pack(job, engine.explain(job.id, now_ms), now_ms), now_ms)
         verdict = _with_eviction(job, _with_closed_nodes(table, job, verdict), now_ms)
-        if job.spec.extensions and base_runs(job):
+        if job.spec.has_base and base_runs(job):
             running = len(job.active) - 1
             grown = f"Its base runs, with {plural(running, 'extension')} of up to {job.spec.extensions}"
             verdict = replace(verdict, message=f"{grown}; one more {verdict.message}")
@@ -167,7 +167,7 @@ def _outside_engine(table: JobTable, job: LiveJob, now_ms: int, *, brief: bool =
         brief: without messages that take long to write.
     """
     counts = job.counts
-    if job.spec.extensions and not job.hold and counts.pending == 0 and job.active and waits_for_base(job):
+    if job.spec.has_base and not job.hold and counts.pending == 0 and job.active and waits_for_base(job):
         return Verdict(job=job.id, reason=Reason.NONE, message=f"{_goes_on(table, job)}; {AS_BASE}")
     if job.hold and job.reason.startswith(BEING_REPLACED):
         return _being_replaced(table, job)

@@ -93,8 +93,10 @@ def requeue(table: JobTable, job_id: int, named: Named, ended: EndedTasks, by: S
         _forget_revived(table, job)
         raise
     reason = f"requeued by {by.user}"
-    # The base is what a job with extensions is for: it runs again though others were cancelled when it had ended.
-    everything = not chosen.whole or job.spec.extensions > 0 or job.counts.succeeded == job.spec.tasks
+    # The base is what a job with extensions is for: it runs again though others were cancelled when it had ended. So do
+    # workers of which one has said that no work is left.
+    shared = job.spec.has_base or job.spec.workers
+    everything = not chosen.whole or shared or job.counts.succeeded == job.spec.tasks
     inside = ended if chosen.single is None else ended.of(chosen.single)
     again = [
         one

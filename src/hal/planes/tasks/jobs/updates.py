@@ -39,6 +39,7 @@ from hal.planes.tasks.live.job import LiveJob
 from hal.planes.tasks.live.standings import EndedJob, Mentions
 from hal.planes.tasks.slices import Pace, Work
 from hal.planes.tasks.submitter import Submitter
+from hal.planes.tasks.table.pending_limits import Ask, owner_of_live, wanted_tasks
 from hal.planes.tasks.table.propagation import apply_decisions, rename, settle, settling
 from hal.planes.tasks.table.table import JobTable
 
@@ -91,6 +92,7 @@ def update(
     moved = is_set(patch, *MOVES)
     if moved:
         table.pending_limits.moved(job, owner_of(final), table.jobs.get)
+        _check_wanted(table, job, final)
     job = table.touch(job_id)
     if plan.named is not None:
         yield from new_dependencies.forgetting(table, job)
@@ -186,6 +188,17 @@ def _planned(
         if never is not None and not final.wait_for_change:
             raise NeverStartsError.of(never)
     return _Plan(final, request, named, changes_between(spec_now(job), final), never)
+
+
+def _check_wanted(table: JobTable, job: LiveJob, final: JobSpec) -> None:
+    """
+    Raises:
+        ConflictError: more workers would wait than a limit allows.
+    """
+    waiting = job.counts.pending + job.counts.held
+    more = wanted_tasks(final, waiting, len(job.active)) - wanted_tasks(job.spec, waiting, len(job.active))
+    if more > 0:
+        table.pending_limits.refuse([Ask(owner_of_live(job), more)], table.jobs.get)
 
 
 def _respecify(table: JobTable, job: LiveJob, final: JobSpec, plan: _Plan) -> None:

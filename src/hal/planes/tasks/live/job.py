@@ -83,14 +83,17 @@ class LiveJob(Struct, kw_only=True, gc=False):
         return task_range.state if task_range else None
 
     def state_by_tasks(self) -> TaskState:
-        """The state that follows from those of its tasks; in the end the base of a job with extensions decides alone.
+        """The state that follows from those of its tasks; in the end the base of a job with extensions decides alone,
+        and workers of which one found that no work was left have succeeded.
 
-        Extensions never end as failed or timed out, so what is worse than cancelled is the base's.
+        Extensions never end as failed or timed out, so what is worse than cancelled is the base's, or that of workers
+        that are no extensions.
         """
         found = job_state(self.counts)
-        if self.spec.extensions and found.ended and self.succeeded and self.succeeded[0][0] == 0:
-            return TaskState.SUCCEEDED
-        return found
+        if found is not TaskState.CANCELLED or not self.succeeded:
+            return found
+        done = self.spec.workers or (self.spec.has_base and self.succeeded[0][0] == 0)
+        return TaskState.SUCCEEDED if done else found
 
     @property
     def key(self) -> tuple[str, str]:

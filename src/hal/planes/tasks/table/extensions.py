@@ -1,8 +1,9 @@
-"""Extensions of a job: they wait and run only as long as its base runs, and end with it.
+"""Extensions beside a base: they wait and run only as long as their job's base runs, and end with it.
 
-Pure. The base is the job's first task, a gang; each further task is an extension on one more node. As long as the base
-does not run, extensions are held, which costs the engine nothing; held and waiting ranges and attempts are rows, so a
-controller that starts again finds them as they were. O(ranges of the job + its active attempts) for each change of it.
+Pure. The base is the job's first task, a gang; each further task is an extension on one more node; extensions of an
+array have no base. As long as the base does not run, extensions are held, which costs the engine nothing; held and
+waiting ranges and attempts are rows, so a controller that starts again finds them as they were. O(ranges of the job +
+its active attempts) for each change of it.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def follow_base(table: JobTable, job: LiveJob, now_ms: int) -> None:
 
 def leave_to_people(table: JobTable, job: LiveJob, first: int, count: int) -> None:
     """Of these tasks no longer hold those that wait for their base: somebody is about to hold them."""
-    for part in parts_within(job.ranges, first, count) if job.spec.extensions else ():
+    for part in parts_within(job.ranges, first, count) if job.spec.has_base else ():
         if part.state is TaskState.HELD and part.reason == BY_BASE:
             table.apply_event(job, part.first, part.count, TaskEvent.RELEASE)
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 
 from msgspec import Struct
 
-from hal.core.model import ConflictError
+from hal.core.model import ConflictError, JobSpec
 from hal.core.model.policy import Limit, Policy
 from hal.core.model.policy_scope import Ledger, Owner, ledger, ledger_text
 from hal.planes.tasks.live.job import LiveJob
@@ -180,8 +180,16 @@ MAX_OWNERS = 10_000
 
 
 def waiting_tasks(job: LiveJob) -> int:
-    """Tasks that wait, or whose start is not confirmed yet."""
-    return job.counts.pending + job.counts.held + job.counts.allocated
+    """Tasks that wait, or whose start is not confirmed yet; of workers only those that are wanted now."""
+    waiting = job.counts.pending + job.counts.held
+    return wanted_tasks(job.spec, waiting, len(job.active)) + job.counts.allocated
+
+
+def wanted_tasks(spec: JobSpec, waiting: int, active: int = 0) -> int:
+    """How many of its waiting tasks count: of workers no more than may begin now beside the active ones."""
+    if not spec.workers or spec.array is None or not spec.array.max_running:
+        return waiting
+    return min(waiting, max(spec.array.max_running - active, 0))
 
 
 def owner_of_live(job: LiveJob) -> Owner:

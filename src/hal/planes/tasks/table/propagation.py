@@ -38,6 +38,8 @@ from hal.planes.tasks.table.extensions import follow_base
 from hal.planes.tasks.table.table import JobTable
 from hal.planes.tasks.table.worklist import Consequence, JobChanged, PhaseChanged, TasksChanged
 
+NO_WORK_LEFT: Final = "another worker found no work left"
+"""Reason of workers that were cancelled for that."""
 STEPS_A_SLICE: Final = 64
 """Jobs and ranges of tasks that are decided again in one slice: 50 to 130 µs each."""
 
@@ -90,8 +92,10 @@ def _apply_job_change(table: JobTable, changed: JobChanged) -> Work[None]:
     if changed.job in table.draft.reclassed:
         table.draft.reclassed.discard(changed.job)
         yield from _enter_again(table, job)
-    if job.spec.extensions:
+    if job.spec.has_base:
         follow_base(table, job, changed.now_ms)
+    elif job.spec.workers and job.succeeded and (job.counts.pending or job.counts.held):
+        yield from table.applying_event(job, 0, job.spec.tasks, TaskEvent.CANCEL, NO_WORK_LEFT)
     job.state = job.state_by_tasks()
     if job.active:
         table.busy.add(job.id)

@@ -462,6 +462,11 @@ class JobTable:
             self._submit(job, task_range)
 
     def _submit(self, job: LiveJob, task_range: TaskRange) -> None:
+        plain = job.spec.first_extension - task_range.first
+        if job.spec.extensions and 0 < plain < task_range.count:
+            # Extensions of an array are other work than its other tasks, to the engine.
+            self._submit(job, replace(task_range, count=plain))
+            task_range = replace(task_range, first=job.spec.first_extension, count=task_range.count - plain)
         self.packs.note(give_up_ms(job), job.id)
         limits = (job.priority, INF if job.walltime_ms is None else job.walltime_ms)
         self.draft.feed.submit(
