@@ -40,7 +40,8 @@ cpus = 32
 memory = "128GiB"
 END
 
-# 300 jobs, one a minute: training on one to four nodes, single GPUs, and work without any.
+# 300 jobs, one a minute: training on one to four nodes, single GPUs, and work without any: elastic jobs that use up to
+# three nodes more while there is room, and services of which no two are on one node.
 awk 'BEGIN {
     for (i = 0; i < 300; i++) {
         time = sprintf("\"submit\": %d, \"run\": %d, \"walltime\": \"3h\"", i * 60, 600 + (i * 7919) % 7200)
@@ -49,6 +50,8 @@ awk 'BEGIN {
         else if (i % 5 == 1) print "{" time ", \"cpus\": 8, \"gpus\": \"a100:2\", \"nodes\": 2, \"within\": \"rack\", " \
             "\"tolerate\": [\"gpu\"]}"
         else if (i % 5 == 2) print "{" time ", \"cpus\": 4, \"gpus\": 1, \"constraints\": [\"tier=new\"]}"
+        else if (i % 10 == 3) print "{" time ", \"cpus\": 8, \"extensions\": 3}"
+        else if (i % 20 == 4) print "{" time ", \"cpus\": 1, \"labels\": {\"app\": \"web\"}, \"apart\": [\"app@node\"]}"
         else print "{" time ", \"cpus\": " 1 + i % 8 ", \"memory\": \"4GiB\"}"
     }
 }' > "$out/jobs.jsonl"

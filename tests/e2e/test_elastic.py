@@ -92,3 +92,18 @@ def test_extensions_leave_while_the_base_runs_again(live: LiveHal, tmp_path: Pat
         until(lambda: [task.attempt for task in job.tasks("running")] == [2, 2], "it did not grow again")
         job.cancel()
         assert job.wait().state is TaskState.CANCELLED
+
+
+def test_each_extension_writes_to_a_file_of_its_own(live: LiveHal, tmp_path: Path) -> None:
+    """%a is the number of its task, 0 of the base; `hal logs` names the file of each."""
+    with live.client() as client:
+        job = client.submit(
+            ["sh", "-c", 'echo "$HAL_ELASTIC $HAL_TASK"; exec sleep 1000'],
+            cpus=1, extensions=2, stdout="out-%a", workdir=str(tmp_path),
+        )  # fmt: skip
+        until(lambda: running(job) == 3, "it did not grow")
+        for task, text in enumerate(("base 0\n", "extension 1\n", "extension 2\n")):
+            path = tmp_path / f"out-{task}"
+            until(lambda path=path, text=text: path.exists() and path.read_text() == text, f"{path} has not '{text}'")
+            assert f"its output goes to {path} on node" in live.run("logs", f"{job.id}.{task}").err
+        job.cancel()

@@ -15,11 +15,15 @@ from hal.cli.jobs.sbatch import OPTIONS, translated_sbatch
 from hal.core.model import SpecError
 
 
-def translated(*lines: str, given: tuple[str, ...] = (), levels: tuple[str, ...] = ()) -> Translation:
+def translated(
+    *lines: str, given: tuple[str, ...] = (), levels: tuple[str, ...] = (), elastic: bool = False
+) -> Translation:
     """The translation of these lines, submitted in /here to a HAL with these levels."""
     words = [Directive(number, tuple(shlex.split(line))) for number, line in enumerate(lines, 2)]
     mail = Mail("ann", lambda: True)
-    return translated_sbatch(words, workdir="/here", host="login", given=given, mail=mail, levels=lambda: levels)
+    return translated_sbatch(
+        words, workdir="/here", host="login", given=given, mail=mail, levels=lambda: levels, elastic=elastic
+    )
 
 
 @pytest.mark.parametrize(
@@ -101,6 +105,18 @@ def test_an_option_of_sbatch_becomes_one_of_hal(line: str, options: dict[str, An
     made = translated(line)
     passes_all = {} if "export" in line else {"export_all": True}
     assert made.options == options | passes_all
+
+
+def test_a_range_of_nodes_is_a_base_and_extensions_for_a_script_that_knows_of_them() -> None:
+    """The script runs once for each node more: one that does not look which it is gets the least, and a note."""
+    known = translated("--nodes=2-8", elastic=True)
+    assert (known.options["nodes"], known.options["first_node"], known.ignored) == ("2..8", True, [])
+    plain = translated("--nodes=2-8")
+    assert plain.options["nodes"] == 2
+    assert plain.ignored == ["--nodes=2-8 (it gets 2; 8 only for a script that looks at HAL_ELASTIC)"]
+    assert translated("--nodes=2-8 --array=0-3", elastic=True).options["nodes"] == 2
+    with pytest.raises(SpecError, match="8-2"):
+        translated("--nodes=8-2")
 
 
 def test_later_lines_win_and_options_may_stand_together() -> None:

@@ -125,7 +125,9 @@ def test_options_of_a_command(controller: ScriptedServer, hal: Hal, monkeypatch:
     assert spec["comment"] == "second try, more memory"
 
 
-@pytest.mark.parametrize(("text", "nodes", "extensions"), [("2..8", 2, 6), ("3", 3, None), ("1..1", 1, None)])
+@pytest.mark.parametrize(
+    ("text", "nodes", "extensions"), [("2..8", 2, 6), ("2-8", 2, 6), ("3", 3, None), ("1..1", 1, None)]
+)
 def test_a_range_of_nodes_is_a_base_and_extensions(
     text: str, nodes: int, extensions: int | None, controller: ScriptedServer, hal: Hal
 ) -> None:

@@ -92,7 +92,6 @@ def test_a_whole_policy_applies_to_jobs_that_name_its_queues(
         ('{"submit": 0, "run": 0}', "runs for no time"),
         ('{"submit": 0, "run": 1, "gpu": 1}', "no keyword 'gpu' hint: did you mean 'gpus'"),
         ('{"submit": 0, "run": 1, "array": "0-9"}', "array: not simulated"),
-        ('{"submit": 0, "run": 1, "nodes": 2, "extensions": 3}', "extensions: not simulated"),
         ('{"submit": -1, "run": 1}', "line 3: submit"),
         ("1 0 -1 5 1 -1 -1 1 5 -1 1 1 -1 -1 -1 -1 -1 -1", "Standard Workload Format needs --topology"),
     ],

@@ -78,12 +78,21 @@ def test_an_unknown_cause_is_answered_with_those_that_are_known() -> None:
 
 @pytest.mark.parametrize("state", [AttemptState.FAILED, AttemptState.TIMED_OUT, AttemptState.OUT_OF_MEMORY])
 def test_an_extension_that_ends_badly_waits_again_longer_each_time(state: AttemptState) -> None:
-    """1 s after the first attempt, 4 s after the third, whatever the retries of its job; none is counted."""
+    """1 s after its first failure, 4 s after the third, whatever the retries of its job. The 40 attempts that left for
+    others in between count for nothing."""
     spec = JobSpec(command=("x",), extensions=2)
-    delays = [after_extension(spec, n, after_attempt(spec, n, 0, state)).delay_ms for n in (1, 3)]
+    delays = [after_extension(spec, 40 + n, n, after_attempt(spec, 40 + n, n, state)).delay_ms for n in (0, 2)]
     assert delays == [1_000, 4_000]
-    following = after_extension(spec, 1, after_attempt(spec, 1, 0, state))
-    assert (following.state, following.counts_as_retry) == (TaskState.PENDING, False)
+    following = after_extension(spec, 1, 0, after_attempt(spec, 1, 0, state))
+    assert (following.state, following.counts_as_retry) == (TaskState.PENDING, True)
+
+
+def test_an_extension_of_a_job_with_quick_retries_waits_for_a_second_nevertheless() -> None:
+    """Nothing else bounds how often it begins again: while retries are left, and after them."""
+    spec = JobSpec(command=("x",), extensions=2, retries=Retries(max=1, backoff=Duration(10), factor=1.0))
+    for failures in (0, 1, 2):
+        following = after_attempt(spec, failures + 1, failures, AttemptState.FAILED)
+        assert after_extension(spec, failures + 1, failures, following).delay_ms == 1_000
 
 
 @pytest.mark.parametrize(
@@ -97,7 +106,7 @@ def test_an_extension_that_ends_badly_waits_again_longer_each_time(state: Attemp
 def test_other_ends_of_an_extension_are_those_of_any_task(state: AttemptState, end: TaskState) -> None:
     spec = JobSpec(command=("x",), extensions=2)
     following = after_attempt(spec, 1, 0, state)
-    assert after_extension(spec, 1, following) is following
+    assert after_extension(spec, 1, 0, following) is following
     assert following.state is end
 
 
@@ -105,5 +114,5 @@ def test_other_ends_of_an_extension_are_those_of_any_task(state: AttemptState, e
 def test_an_extension_is_cancelled_when_no_attempt_is_left(state: AttemptState) -> None:
     """Never failed: that would be its job's end."""
     spec = JobSpec(command=("x",), extensions=2)
-    following = after_extension(spec, MAX_ATTEMPTS, after_attempt(spec, MAX_ATTEMPTS, 0, state))
+    following = after_extension(spec, MAX_ATTEMPTS, 0, after_attempt(spec, MAX_ATTEMPTS, 0, state))
     assert following.state is TaskState.CANCELLED

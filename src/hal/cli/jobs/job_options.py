@@ -20,13 +20,14 @@ A_LIST = 'a list in JSON is such as ["a.dat", "b.dat"]'
 
 
 class _Nodes(click.ParamType[int | str]):
-    """A number of nodes, or `2..8`: at least two, and up to six more beside them; which stays text."""
+    """A number of nodes, or `2..8`: at least two, and up to six more beside them; which stays text. Slurm's `2-8` means
+    the same."""
 
     name = "nodes"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
         """As click's."""
-        least, dots, most = str(value).partition("..")
+        least, dots, most = str(value).partition(".." if ".." in str(value) else "-")
         numbers = [int(text) for text in (least, most if dots else least) if text.isdecimal() and len(text) < 10]
         if len(numbers) < 2 or not 1 <= numbers[0] <= numbers[1]:
             self.fail(f"'{value}' is neither a number from 1 on nor a range like 2..8", param, ctx)

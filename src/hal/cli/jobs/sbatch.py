@@ -166,6 +166,7 @@ def translated_sbatch(
     given: Collection[str] = (),
     mail: Mail = NONE,
     levels: Callable[[], Sequence[str]] = tuple,
+    elastic: bool = False,
 ) -> Translation:
     """Translate the `#SBATCH` lines of a script.
 
@@ -175,6 +176,7 @@ def translated_sbatch(
         given: names of HAL's options on the command line, which win.
         mail: to whom mail goes, and whether any is sent.
         levels: asks the HAL for the levels of its topology; called if a line asks for switches.
+        elastic: the script knows that it may be run as an extension: a range of nodes means extensions then.
     Raises:
         SpecError: an option that sbatch has not, or a value that it would refuse, with the line; or what would change
             the meaning of the job.
@@ -197,6 +199,8 @@ def translated_sbatch(
             made.refuse(_written(name), option.refused, unless=option.field)
     for translate in (_resources, _when, _placed, _streams, _rest):
         translate(made, values)
+    if "nodes" in values:
+        _range_of_nodes(made, values, elastic=elastic)
     if "switches" in values:
         several = _nodes(values) > 1 or "nodes" in made.given
         slurms_switches(made, values["switches"], several=several, levels=levels)
@@ -274,6 +278,22 @@ def _nodes(values: Values) -> int:
     if dash:
         count("--nodes", most)
     return count("--nodes", least)
+
+
+def _range_of_nodes(made: Translation, values: Values, *, elastic: bool) -> None:
+    """`--nodes=2-8`: with Slurm what there is when the job starts. The script runs once for each node more here, so
+    only one that looks which it is has any."""
+    least, _, text = values["nodes"].partition("-")
+    most = count("--nodes", text) if text else 0
+    if not text or most == _nodes(values):
+        return
+    if most < _nodes(values):
+        bad("--nodes", values["nodes"], "the larger number comes last")
+    if elastic and "array" not in values:
+        made.put("nodes", f"{least}..{most}", f"up to {most} nodes while there is room")
+    elif "nodes" not in made.given:
+        why = "an array has no more" if "array" in values else f"{most} only for a script that looks at HAL_ELASTIC"
+        made.ignore(f"--nodes={values['nodes']}", f"it gets {least}; {why}")
 
 
 def _resources(made: Translation, values: Values) -> None:

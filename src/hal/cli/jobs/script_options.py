@@ -140,7 +140,8 @@ def _foreign(
     if mark == SBATCH:
         from hal.cli.jobs.sbatch import translated_sbatch
 
-        made = translated_sbatch(lines, workdir=here, host=host, given=typed, mail=mail, levels=levels)
+        elastic = "HAL_ELASTIC" in script
+        made = translated_sbatch(lines, workdir=here, host=host, given=typed, mail=mail, levels=levels, elastic=elastic)
         dialect = Dialect.SLURM
     else:
         from hal.cli.jobs.pbs import translated_pbs
@@ -160,7 +161,7 @@ def _notes(made: Translation, script: str) -> tuple[str, ...]:
     notes = [f"from {made.mark}: {', '.join(made.applied) or 'nothing'}"]
     if made.ignored:
         notes.append(f"ignored: {', '.join(dict.fromkeys(made.ignored))}")
-    many = made.options.get("nodes", 1) > 1 or "nodes" in made.given
+    many = made.options.get("nodes", 1) != 1 or "nodes" in made.given
     for number, line in enumerate(script.splitlines(), 1):
         words = line.split()
         if words[:1] == ["srun"]:

@@ -15,6 +15,7 @@ from hal.core.model.topology.packing import packing_of
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from hal.daemons.twin.extensions import ExtensionFigures
     from hal.daemons.twin.gang_domains import GangFigures
     from hal.daemons.twin.gpu_use import GpuFigures
     from hal.daemons.twin.machine import Machine
@@ -136,6 +137,14 @@ def add_gpu_rows(table: Table, gpus: Sequence[GpuFigures | None]) -> None:
         table.add_row("GPUs allocated while jobs waited for some", *(_percent(one.allocated_in_demand) for one in some))
     if any(one.islands is not None for one in some):
         table.add_row("link islands of a start", *(_figure(one.islands) for one in some))
+
+
+def add_extension_rows(table: Table, extensions: Sequence[ExtensionFigures | None]) -> None:
+    """Add how far jobs grew; nothing where none may."""
+    some = [one for one in extensions if one is not None]
+    if some:
+        table.add_row("core-hours of extensions", *(f"{one.core_hours:,.1f}" for one in some))
+        table.add_row("extensions that left for others", *(f"{one.left:,}" for one in some))
 
 
 def _percent(part: float | None) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hal.cli.kit.output_files import written_whole
 from hal.cli.kit.screen import Screen
-from hal.cli.simulation.placements import add_gpu_rows, add_rows, as_plain, size_of
+from hal.cli.simulation.placements import add_extension_rows, add_gpu_rows, add_rows, as_plain, size_of
 from hal.cli.simulation.policy_names import Entry
 from hal.cli.simulation.presentation import PLAIN_WIDTH, BarUpdate, as_duration, bars, figures_of, plain_table, title
 
@@ -314,6 +314,7 @@ def _as_object(log: Log, jobs: Workload, machine: Machine, one: Replayed, wanted
         "cycles": run.cycles,
         **as_plain(run.gangs),
         **({} if run.gpus is None else {"gpus": run.gpus.as_dict()}),
+        **({} if run.extensions is None else {"extensions": run.extensions.as_dict()}),
         "accounts": [party.as_dict() for party in by_account(run)],
     }
     if wanted.by_user:
@@ -376,6 +377,7 @@ def _print(
         table.add_row(figure, *(f"{column[figure]}{own}" if figure in column else NOTHING for column in columns))
     add_rows(table, [run.gangs for run in runs])
     add_gpu_rows(table, [run.gpus for run in runs])
+    add_extension_rows(table, [run.extensions for run in runs])
     if comparison.unequal:
         _add_common(table, comparison)
     out.print(table)

@@ -12,7 +12,8 @@ everything is not used in a loop; a task that a node returned before its credit 
 4. A task of a service runs again after the ends that its restart policy names, too, as retries: each waits for the
 back-off, and as long as an attempt ran, it gives restarts back, `retries.max` of them in a window. So a task fails when
 it is restarted more often than that.
-5. An extension of a job that fails waits again, longer each time, whatever its retries: its end is not its job's.
+5. An extension of a job that fails waits again, longer after each failure, whatever its retries: its end is not its
+job's. Leaving for others is no failure.
 6. A worker that exits with 75 gives its place back: it waits again at once, and that is no failure.
 7. No task has more than MAX_ATTEMPTS attempts, whatever ended them: then it has failed.
 """
@@ -114,19 +115,23 @@ def after_attempt(
     raise InternalError(f"attempt {attempt} is {outcome}, which is not an end")
 
 
-def after_extension(spec: JobSpec, attempt: int, following: Next) -> Next:
+def after_extension(spec: JobSpec, attempt: int, failures: int, following: Next) -> Next:
     """Decide what follows for an extension, given what would for another task: the end of one is never its job's.
 
     One that fails, or reaches its time limit, waits again, longer each time; what no further attempt is allowed for
     is cancelled.
+
+    Args:
+        failures: counted before this attempt, as retries are; attempts that left for others are none.
     """
-    if following.state not in (TaskState.FAILED, TaskState.TIMED_OUT):
+    failed = following.state in (TaskState.FAILED, TaskState.TIMED_OUT)
+    if not (failed or following.counts_as_retry):
         return following
     if attempt >= MAX_ATTEMPTS:
         return Next(TaskState.CANCELLED, reason=f"{following.reason}; no further attempt is allowed")
     # Nothing else bounds how often it begins again.
-    delay_ms = max(spec.retries.delay_ms(attempt), EXTENSION_DELAY_MS)
-    return Next(TaskState.PENDING, delay_ms, reason=following.reason)
+    delay_ms = max(spec.retries.delay_ms(failures + 1), EXTENSION_DELAY_MS)
+    return Next(TaskState.PENDING, delay_ms, counts_as_retry=True, reason=following.reason)
 
 
 def attempt_end(cause: str, exit_code: int) -> AttemptState:

@@ -83,8 +83,8 @@ def figures_among(run: PolicyRun, which: NDArray[np.bool_]) -> Metrics | None:
     submit, end, procs = (column[rows] for column in (run.submit_s, run.end_s, run.procs))
     machine = run.machine.procs
     span_s = max(run.until_s - int(run.submit_s[0]), 1)
-    held = run.held
-    used = float(((held.end_s - held.begin_s) * run.procs[held.job].astype(np.float64)).sum())
+    held, held_procs = run.used
+    used = float(((held.end_s - held.begin_s) * held_procs.astype(np.float64)).sum())
     figures = judge(submit, end - run.run_s[rows], end, procs, machine_procs=machine, span_s=span_s)
     return replace(figures, utilisation=used / (machine * span_s), makespan_s=span_s)
 
@@ -128,7 +128,7 @@ def _parties(run: PolicyRun, member: IntArray, names: tuple[str, ...], target: d
     member = member[: run.arrived]
     accepted = run.reason[: run.arrived] < 0
     started = run.started[: run.arrived]
-    held, procs = run.held, run.procs[run.held.job]
+    held, procs = run.used
     everything = Used(held.begin_s, held.end_s, procs)
     waits = _waits(run)
     asked_of = np.bincount(member[accepted], minlength=len(names), weights=run.asked_s[: run.arrived][accepted])

@@ -37,6 +37,7 @@ from hal.core.kernels.structures.layout import MODE_SUSPEND
 from hal.core.model import InternalError
 from hal.core.model.devices import GPU
 from hal.core.model.policy import DEFAULT_QUEUE
+from hal.daemons.twin.extensions import NOT_GROWN, Extended, ExtensionFigures, Extensions, Gone, Grown
 from hal.daemons.twin.gang_domains import GangDomains, GangFigures
 from hal.daemons.twin.gpu_use import GpuFigures, GpuUse
 from hal.daemons.twin.legs import Ended, Held, Legs
@@ -84,6 +85,8 @@ class PolicyRun:
         lost_s: processor-seconds lost by that.
         gangs: on how many domains jobs of several nodes were; None without a topology.
         gpus: how GPUs were used; None without any.
+        grown: when extensions of jobs held their processors, and how many each.
+        extensions: what came of extensions; None without any.
         places: on the nodes of a cluster: those of each job's last start, in rank order; () of one that did not start.
         held_gpus: by job, what that start held of their GPUs, in words; '' for nothing.
     """
@@ -110,6 +113,8 @@ class PolicyRun:
     lost_s: float
     gangs: GangFigures | None = None
     gpus: GpuFigures | None = None
+    grown: Grown = NOT_GROWN
+    extensions: ExtensionFigures | None = None
     places: tuple[tuple[str, ...], ...] = ()
     held_gpus: tuple[str, ...] = ()
 
@@ -117,6 +122,17 @@ class PolicyRun:
     def asked_s(self) -> NDArray[np.float64]:
         """Processor-seconds that each job needs, whether or not it started."""
         return self.procs.astype(np.float64) * self.run_s
+
+    @property
+    def used(self) -> tuple[Held, IntArray]:
+        """When jobs held processors, their extensions included, and how many."""
+        if not self.grown.held.job.size:
+            return self.held, self.procs[self.held.job]
+        both = (self.held, self.grown.held)
+        columns = (
+            np.concatenate(of_both) for of_both in zip(*((h.job, h.begin_s, h.end_s) for h in both), strict=True)
+        )
+        return Held(*columns), np.concatenate([self.procs[self.held.job], self.grown.procs])
 
     @property
     def started(self) -> NDArray[np.bool_]:
@@ -198,6 +214,7 @@ class _Replay:
             self.gpus = GpuUse(machine.cluster, site.engine, began_ms)
             self.places = [()] * workload.jobs
             self.held_gpus = [""] * workload.jobs
+        self.extensions = Extensions(self._extended())
         self.packs: list[tuple[int, int]] = []
         """When jobs that wait for one domain give that up, and which: a heap."""
         self.refused: list[np.void] = []
@@ -214,7 +231,7 @@ class _Replay:
             limit_s = np.where(limit_s > 0, limit_s, workload.run_s)
         self.run_s = workload.run_s if limit_s is None else np.minimum(workload.run_s, limit_s)
         self.start_ms = [-1] * workload.jobs
-        self.legs = Legs((self.run_s * _MILLI).tolist(), self.origin_ms)
+        self.legs = Legs((self.run_s * _MILLI).tolist(), self.origin_ms, self.extensions.jobs)
         self.now = 0
         self.arrived = self.started = self.cycles = 0
         self.submits = self._submit_rows()
@@ -233,6 +250,18 @@ class _Replay:
             rows["priority"] = kinds[:, 3]
         rows["planned_ms"] = self.run_s * _MILLI if self.clairvoyant else rows["walltime_ms"]
         return rows
+
+    def _extended(self) -> dict[int, Extended]:
+        """The jobs that may have extensions."""
+        if not self.admission.extended:
+            return {}
+        found: dict[int, Extended] = {}
+        for at, kind in enumerate(self.admission.kind.tolist()):
+            if kind in self.admission.extended:
+                count, class_index, owner_index = self.admission.extended[kind]
+                nodes = self.admission.classes[int(self.admission.kinds[kind, 0])].nodes
+                found[at] = Extended(count, class_index, owner_index, nodes)
+        return found
 
     # ── the loop ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -253,14 +282,17 @@ class _Replay:
             end = self.legs.next_ms
             rounded = -(-wake // _MILLI) * _MILLI if wake < INF else INF
             give_up = self.packs[0][0] if self.packs else INF
-            self.now = min(arrival, end, give_up, max(rounded, self.now + _MILLI))
+            leave = self.extensions.next_ms
+            self.now = min(arrival, end, give_up, leave, max(rounded, self.now + _MILLI))
             if self.now >= last or self.now == INF:
                 break
-            idle = idle + 1 if arrival == end == give_up == INF else 0
+            idle = idle + 1 if arrival == end == give_up == leave == INF else 0
             if idle > IDLE_WAKES_MAX:
                 break
             if self.now == end:
                 self._end(self.now)
+            if self.now == leave:
+                self._let_leave()
             self._give_up()
             if self.now == arrival:
                 first = self.arrived
@@ -285,7 +317,7 @@ class _Replay:
             self.cycles += 1
             if self.check:
                 check_invariants(self.state)
-            if not self._tell_gpus() and not step.more:
+            if not self._tell() and not step.more:
                 return step.wake_ms
         raise InternalError(f"{self.site.label}: no end of slices at {self.now} ms, {self.started - before} starts")
 
@@ -294,16 +326,76 @@ class _Replay:
         if plan.moves.shape[0]:
             self._move(plan)
         self.gangs.count(plan)
-        for place, number in enumerate(plan.starts["job"].tolist()):
+        for place, (number, task) in enumerate(plan.starts[["job", "task"]].tolist()):
             at = number - 1
+            if task:
+                self._extend(at, task, plan, place)
+                continue
             if self.gpus is not None and not self._place(at, plan, place):
                 continue
             if self.start_ms[at] < 0:
                 self.start_ms[at] = self.now
                 self.started += 1
             self.legs.begin(at, self.now)
+            self.extensions.let_wait(at)
             if self.check or self.waiting.asks:
                 self._started(at)
+
+    def _extend(self, at: int, task: int, plan: Plan, place: int) -> None:
+        """Start an extension, if its base still runs and its GPUs are there."""
+        start = plan.starts[place]
+        nodes = (self.state.node_name(int(plan.rows[int(start["row_offset"])])),)
+        held = self._gpus_of(at)
+        there = self.legs.runs(at)
+        if not there or (
+            held and self.gpus is not None and not self.gpus.start(self._key(at, task), nodes, held, self.now)
+        ):
+            self.refused.append(start)
+            return
+        self.extensions.begin(at, task, nodes[0], self.now)
+        self._set_pace(at)
+        if self.check:
+            self.watch.started(*self._whose_extension(at), self.now)
+
+    def _let_leave(self) -> None:
+        """The grace of extensions that left for others is over."""
+        left = self.extensions.leave(self.now)
+        rows = np.zeros(len(left), END)
+        rows["job"] = [one.at + 1 for one in left]
+        rows["task"] = [one.task for one in left]
+        rows["attempt"] = [one.attempt for one in left]
+        rows["requeue"] = 1
+        rows["ended_ms"] = self.now
+        self.scheduler.feed(AttemptsEnded(rows))
+        for one in left:
+            self._extension_over(one)
+
+    def _send_away(self, at: int) -> None:
+        """The base of a job does not run any more, or is about to leave: nor do its extensions, from now on."""
+        gone = self.extensions.send_away(at, self.now)
+        for one in gone:
+            self._extension_over(one)
+        if gone:
+            self._set_pace(at)
+
+    def _extension_over(self, one: Gone) -> None:
+        if self.gpus is not None:
+            self.gpus.end(self._key(one.at, one.task), self.now)
+        if self.check:
+            self.watch.ended(*self._whose_extension(one.at))
+
+    def _set_pace(self, at: int) -> None:
+        """With as many nodes again a job is done in half the time."""
+        nodes, more = self.extensions.width(at)
+        self.legs.pace(at, nodes + more, nodes, self.now)
+
+    def _key(self, at: int, task: int) -> int:
+        """By what the book of GPUs knows an extension."""
+        return at + task * self.workload.jobs
+
+    def _whose_extension(self, at: int) -> tuple[OwnerSpec, ClassSpec]:
+        _, class_index, owner_index = self.admission.extended[int(self.admission.kind[at])]
+        return self.admission.owners[owner_index], self.admission.classes[class_index]
 
     def _place(self, at: int, plan: Plan, place: int) -> bool:
         """Note the nodes of a start, and choose its GPUs; False: it does not happen."""
@@ -340,18 +432,19 @@ class _Replay:
                 self.scheduler.feed(JobsCancelled(row["job"].copy()))
                 self.scheduler.feed(JobsSubmitted(row, self.admission.classes, self.admission.owners))
 
-    def _tell_gpus(self) -> bool:
-        """Tell the engine of starts that did not happen, and of what is left of GPUs that are shared; whether there was
-        anything to tell."""
-        if self.gpus is None:
-            return False
+    def _tell(self) -> bool:
+        """Tell the engine of starts that did not happen, of extensions that wait or have ended with their base, and of
+        what is left of GPUs that are shared; whether there was anything to tell."""
         refused, self.refused = self.refused, []
         if refused:
             self.scheduler.feed(StartsRefused(np.array(refused, START)))
-        nodes = self.gpus.untold()
+        events = self.extensions.events(self.submits, self.now, self.admission.classes, self.admission.owners)
+        for event in events:
+            self.scheduler.feed(event)
+        nodes = () if self.gpus is None else self.gpus.untold()
         if nodes:
             self.scheduler.feed(NodesChanged(nodes=nodes))
-        return bool(refused or nodes)
+        return bool(refused or events or nodes)
 
     def _gpus_of(self, at: int) -> int:
         """What a job asks for of each of its nodes, thousandths."""
@@ -361,12 +454,18 @@ class _Replay:
         """Preempt, suspend and resume running work."""
         for move in plan.preemptions:
             at, mode = int(move["job"]) - 1, int(move["mode"])
+            if move["task"]:
+                self.extensions.ask(at, int(move["task"]), int(move["grace_ms"]), self.now)
+                self._set_pace(at)
+                continue
+            self._send_away(at)
             self.legs.take(at, mode, int(move["grace_ms"]), self.now)
             if mode == MODE_SUSPEND and self.check:
                 self.watch.ended(*self._whose(at))
         for move in plan.resumes:
             at = int(move["job"]) - 1
             self.legs.begin(at, self.now)
+            self.extensions.let_wait(at)
             if self.check:
                 self.watch.resumed(*self._whose(at))
 
@@ -392,9 +491,10 @@ class _Replay:
         self.scheduler.feed(AttemptsEnded(rows))
         for one in ended:
             self._ended(one)
-        self._tell_gpus()
+        self._tell()
 
     def _ended(self, one: Ended) -> None:
+        self._send_away(one.at)
         if one.cancelled:
             self.run_s[one.at] = (self.legs.end_ms[one.at] - self.start_ms[one.at]) // _MILLI
         if self.gpus is not None:
@@ -438,6 +538,10 @@ class _Replay:
         until_s = int(max(load.submit_s.max(), end_s.max()))
         if last < INF:
             until_s = min(until_s, (last - self.origin_ms) // _MILLI)
+        for at in self.extensions.jobs:
+            if end_s[at] >= 0:  # with extensions it is done sooner than its base would be alone
+                self.run_s[at] = self.legs.made_ms(at) // _MILLI
+        grown = self.extensions.grown(self.origin_ms, self.origin_ms + until_s * _MILLI, self._procs_of_extensions())
         # Later submits than the end have not happened.
         reasons = [(one.what, one.example) for one in self.admission.refusals]
         reasons += [("pending", text) for text in self.full]
@@ -452,9 +556,16 @@ class _Replay:
             preemptions=self.legs.taken,
             lost_s=float(sum(lost * int(load.procs[at]) for at, lost in self.legs.lost_ms.items())) / _MILLI,
             gangs=self.gangs.figures(),
+            grown=grown, extensions=self.extensions.figures(grown),
             gpus=None if self.gpus is None else self.gpus.figures(self.origin_ms + until_s * _MILLI),
             places=tuple(self.places), held_gpus=tuple(self.held_gpus),
         )  # fmt: skip
+
+    def _procs_of_extensions(self) -> dict[int, int]:
+        """Of each job that may have some: the processors of one, whole cores."""
+        return {
+            at: max(-(-self._whose_extension(at)[1].request.get("cpu", 0) // _MILLI), 1) for at in self.extensions.jobs
+        }
 
     def _left(self) -> dict[str, int]:
         """Return why jobs still wait at the end, in the engine's own words."""

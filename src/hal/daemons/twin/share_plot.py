@@ -91,11 +91,12 @@ def _used_by(run: PolicyRun, names: Sequence[str], edges: FloatArray) -> FloatAr
     whose, table = _whose(run)
     place = {name: at for at, name in enumerate(names)}
     last = len(names) - 1
-    of = np.array([place.get(name, last) for name in table], np.int64)[whose][run.held.job]
+    held, procs = run.used
+    of = np.array([place.get(name, last) for name in table], np.int64)[whose][held.job]
     used = np.zeros((len(names), edges.size - 1))
     for at in range(len(names)):
         legs = np.flatnonzero(of == at)
-        mine = Used(run.held.begin_s[legs], run.held.end_s[legs], run.procs[run.held.job[legs]])
+        mine = Used(held.begin_s[legs], held.end_s[legs], procs[legs])
         used[at] = np.diff(mine.by(edges))
     return used
 

@@ -107,6 +107,7 @@ class Admission:
     Attributes:
         packed: by index into `kinds`, of jobs that wait for one domain for some time: how long, in ms, and their class
             after it.
+        extended: by index into `kinds`, of jobs with extensions: how many, their class, and their owner.
         kind: index into `kinds`, which gives class, owner, walltime and priority; -1 if refused.
         kinds: (class, owner, walltime in s, priority); walltime 0: none.
         reason: index into `refusals`; -1 if admitted.
@@ -119,6 +120,7 @@ class Admission:
     reason: IntArray
     refusals: tuple[Refusal, ...]
     packed: Mapping[int, tuple[int, int]]
+    extended: Mapping[int, tuple[int, int, int]]
 
 
 def check_names(site: Site, population: Population) -> None:
@@ -163,6 +165,7 @@ def admit(site: Site, workload: Workload, machine: Machine, population: Populati
         reason=reason,
         refusals=refusals,
         packed=judge.packed,
+        extended=judge.extended,
     )
 
 
@@ -209,7 +212,7 @@ class _Judge:
         self._now_ms = now_ms
         self._known: LimitsByOwner = {}
         self._seen: dict[Key, int] = {}
-        self._kind_of: dict[tuple[int, int, int, int, tuple[int, int] | None], int] = {}
+        self._kind_of: dict[tuple[int, int, int, int, tuple[int, int] | None, int], int] = {}
         self._class_of: dict[tuple[Resources, int, str, bool], int] = {}
         self._interning = Interning(gpu_parts=site.engine.gpu_parts, gpu_reserve=site.engine.gpu_reserve)
         self._interned: dict[int, int] = {}
@@ -220,6 +223,7 @@ class _Judge:
         self.owners: list[OwnerSpec] = []
         self.refusals: dict[str, str] = {}
         self.packed: dict[int, tuple[int, int]] = {}
+        self.extended: dict[int, tuple[int, int, int]] = {}
 
     def kind(self, key: Key) -> int:
         """Return its index in `kinds`, or -1 - its index in `refusals`."""
@@ -248,12 +252,22 @@ class _Judge:
         packed = None
         if spec.pack and spec.nodes > 1:
             packed = (packing_of(spec.pack).wait_ms, self._class(unpacked(spec)))
-        place = self._kind_of.setdefault((*one, packed), len(self.kinds))
+        place = self._kind_of.setdefault((*one, packed, spec.extensions), len(self.kinds))
         if place == len(self.kinds):
             self.kinds.append(one)
             if packed is not None:
                 self.packed[place] = packed
+            if spec.extensions:
+                self.extended[place] = (spec.extensions, *self._of_extension(one[0], one[1]))
         return place
+
+    def _of_extension(self, of_base: int, owner_of_base: int) -> tuple[int, int]:
+        """The class of an extension of such a job, and its owner."""
+        request, owner = self._interning.of_extension(self.classes[of_base], self.owners[owner_of_base])
+        place = self._interned.setdefault(id(request), len(self.classes))
+        if place == len(self.classes):
+            self.classes.append(request)
+        return place, self._owner_place(owner)
 
     def _spec_of(self, key: Key) -> JobSpec:
         """What is submitted."""
@@ -288,7 +302,9 @@ class _Judge:
         return place
 
     def _owner(self, spec: JobSpec) -> int:
-        owner = OwnerSpec(spec.queue or DEFAULT_QUEUE, spec.account, spec.user, spec.qos)
+        return self._owner_place(OwnerSpec(spec.queue or DEFAULT_QUEUE, spec.account, spec.user, spec.qos))
+
+    def _owner_place(self, owner: OwnerSpec) -> int:
         place = self._owner_of.setdefault(owner, len(self.owners))
         if place == len(self.owners):
             self.owners.append(owner)

@@ -47,6 +47,16 @@ def grow(plane: SmallPlane, job: int, *tasks: int) -> Change:
     return change
 
 
+def shrink(plane: SmallPlane, job: int, task: int) -> Change:
+    """This extension leaves for others; returns what was committed when it was told."""
+    block = moves(job, for_job=0)
+    block["task"], block["mode"], block["attempt"] = task, 5, plane.live(job).active[task].attempt
+    plane.plane.preempt(block, plane.now_ms)
+    change = plane.commit()
+    plane.end(job, task, code=143, cause=ExitCause.PREEMPTED)
+    return change
+
+
 def end_base(plane: SmallPlane, job: int, *, code: int = 0) -> None:
     for rank in range(plane.live(job).spec.nodes):
         plane.end(job, 0, code=code, rank=rank)
@@ -112,13 +122,16 @@ def test_a_job_fails_with_its_base_though_an_extension_succeeded() -> None:
 
 
 def test_an_extension_that_fails_waits_again_and_its_job_goes_on() -> None:
-    """After the back-off of its first attempt, a second; it counts as no retry, of which the job has none."""
+    """After the back-off of its first failure, a second, though it had left for others twice before."""
     plane, job = growing()
+    for _ in range(2):
+        grow(plane, job, 1)
+        shrink(plane, job, 1)
     grow(plane, job, 1)
     plane.end(job, 1, code=9)
     live = plane.live(job)
     again = live.ranges[0]
-    assert (again.first, again.state, again.attempt, again.retries) == (1, TaskState.PENDING, 2, 0)
+    assert (again.first, again.state, again.attempt, again.retries) == (1, TaskState.PENDING, 4, 1)
     assert again.eligible_ms == plane.now_ms + 1_000
     assert (live.state, live.exit_code) == (TaskState.RUNNING, None)
 

@@ -157,7 +157,7 @@ def _following(job: LiveJob, attempt: Attempt, state: AttemptState, end: StepEnd
     ran_ms = 0 if attempt.started_ms is None else max(end.ended_ms - attempt.started_ms, 0)
     following = after_attempt(job.spec, attempt.attempt, attempt.retries, state, refusal=refusal, ran_ms=ran_ms)
     if job.spec.is_extension(attempt.task) or (job.spec.workers and state is AttemptState.TIMED_OUT):
-        following = after_extension(job.spec, attempt.attempt, following)
+        following = after_extension(job.spec, attempt.attempt, attempt.retries, following)
     if preempted:
         return replace(following, reason=preempted_for(attempt))
     if _gave_back(job, end) and not attempt.stopping and not following.state.ended:
