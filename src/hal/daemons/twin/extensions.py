@@ -26,7 +26,7 @@ _MILLI: Final = 1000
 class Extended(NamedTuple):
     """A job that may have extensions."""
 
-    count: int
+    most: int
     class_index: int
     owner_index: int
     nodes: int
@@ -173,7 +173,7 @@ class Extensions:
             found.append(AttemptsEnded(rows))
         if self._to_cancel:
             jobs = np.array(self._to_cancel, np.int64)
-            counts = np.array([self._extended[at].count for at in self._to_cancel], np.int64)
+            counts = np.array([self._extended[at].most for at in self._to_cancel], np.int64)
             found.append(JobsCancelled(jobs + 1, np.ones(jobs.size, np.int64), counts))
         waiting = [row for at in sorted(self._to_wait) for row in self._waiting(at, submits)]
         if waiting:
@@ -216,7 +216,7 @@ class Extensions:
         """Rows for all of its extensions; those whose next attempt has the same number together."""
         what = self._extended[at]
         rows: list[np.void] = []
-        for task in range(1, what.count + 1):
+        for task in range(1, what.most + 1):
             attempt = self._attempt.get((at, task), 1)
             if rows and rows[-1]["attempt"] == attempt:
                 rows[-1]["tasks"] += 1

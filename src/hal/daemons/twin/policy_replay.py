@@ -258,9 +258,9 @@ class _Replay:
         found: dict[int, Extended] = {}
         for at, kind in enumerate(self.admission.kind.tolist()):
             if kind in self.admission.extended:
-                count, class_index, owner_index = self.admission.extended[kind]
+                most, class_index, owner_index = self.admission.extended[kind]
                 nodes = self.admission.classes[int(self.admission.kinds[kind, 0])].nodes
-                found[at] = Extended(count, class_index, owner_index, nodes)
+                found[at] = Extended(most, class_index, owner_index, nodes)
         return found
 
     # ── the loop ──────────────────────────────────────────────────────────────────────────────────────────────────
