@@ -30,6 +30,35 @@ def test_gpus_may_name_their_type(serve: Serve, client: Client) -> None:
         client.submit(["true"], gpus="A100:2")
 
 
+@pytest.mark.parametrize(
+    ("gpus", "request_of_node", "labels"),
+    [
+        ("4@island", {"gpu": "4", "gpu-island": "4"}, []),
+        ("a100:2@island", {"gpu": "2", "gpu-island": "2"}, ["hal.gpu.a100"]),
+        ("1g.10gb:2", {"mig-1g.10gb": "2"}, []),
+        ("a100-1c.3g.40gb:1", {"mig-1c.3g.40gb": "1"}, ["hal.gpu.a100"]),
+        ("1g.10gb+me:1", {"mig-1g.10gb.me": "1"}, []),
+    ],
+)
+def test_gpus_may_be_of_one_island_or_slices(
+    serve: Serve, client: Client, gpus: str, request_of_node: dict[str, str], labels: list[str]
+) -> None:
+    server = serve(lambda asked: as_json({"ids": ["42"]}, 201))
+    client.submit(["true"], cpus=1, gpus=gpus)
+    spec = server.asked[0].json["jobs"][0]
+    assert spec["request"] == {"cpu": "1", **request_of_node}
+    assert [one["label"] for one in spec.get("constraints", ())] == labels
+
+
+@pytest.mark.parametrize("gpus", ["4@rack", "0.5@island", "1g.10gb:2@island", "A100-1g.10gb:1", "1g.10gb:0.5"])
+def test_gpus_that_cannot_be_are_refused(serve: Serve, client: Client, gpus: str) -> None:
+    """Nothing is sent."""
+    server = serve(lambda asked: as_json({"ids": ["42"]}, 201))
+    with pytest.raises(SpecError):
+        client.submit(["true"], gpus=gpus)
+    assert not server.asked
+
+
 def test_submit_sends_the_spec_that_the_keywords_mean(serve: Serve, client: Client) -> None:
     """Amounts, times and dependencies arrive in the canonical form of a spec."""
     server = serve(lambda asked: as_json({"ids": ["42"]}, 201))

@@ -76,3 +76,51 @@ def test_two_halves_see_one_gpu_and_a_whole_one_is_another(sharing: LiveHal) -> 
         until(lambda: "gpu" in sharing.run("why", last.id).out, "hal why does not say that it waits for a GPU")
         client.cancel(jobs[1].id)
         until(lambda: sharing.run("logs", last.id).out == "0 \n", "the GPU whose halves were given back is not whole")
+
+
+DIVIDED = """[engine]
+gpu_islands = true
+[[node.gpus]]
+island = "a"
+[[node.gpus]]
+[[node.gpus]]
+island = "a"
+[[node.gpus]]
+slices = [
+    { type = "1g.10gb", uuid = "MIG-1" }, { type = "1g.10gb", uuid = "MIG-2" }, { type = "2g.20gb", uuid = "MIG-3" },
+]
+"""
+
+
+@pytest.fixture
+def divided() -> Iterator[LiveHal]:
+    """A HAL of one node with three GPUs, two of which are linked, and one in MIG mode."""
+    found = LiveHal(new_home())
+    found.root.mkdir(exist_ok=True)
+    (found.root / "hal.toml").write_text(DIVIDED)
+    try:
+        found.up("--name", "n1", "--cpus", "8")
+        yield found
+    finally:
+        found.remove()
+
+
+def test_slices_and_islands_are_given_as_the_page_says(divided: LiveHal) -> None:
+    """The island is the first and third GPU. Two small slices are two of one GPU; a third one waits for them."""
+    ask = f"{ASK}; sleep 1000"
+    assert divided.run("submit", "--gpus", "3@island", "--", "true").code == 2
+    island = divided.run("submit", "--quiet", "--gpus", "2@island", "--", "sh", "-c", ask, check=True).out.strip()
+    until(lambda: divided.run("logs", island).out == "0,2 0,2 PCI_BUS_ID\n", "the island is not the linked GPUs")
+    small = divided.run("submit", "--quiet", "--gpus", "1g.10gb:2", "--", "sh", "-c", ask, check=True).out.strip()
+    seen = "MIG-1,MIG-2 MIG-1,MIG-2 PCI_BUS_ID\n"
+    until(lambda: divided.run("logs", small).out == seen, "the step does not see its slices")
+    assert "GPUs MIG-1, MIG-2 of n1" in divided.run("show", small).out
+    late = divided.run("submit", "--quiet", "--gpus", "1g.10gb:1", "--", "sh", "-c", ask, check=True).out.strip()
+    until(lambda: "mig-1g.10gb" in divided.run("why", late).out, "hal why does not say that it waits for a slice")
+    divided.run("down", "--leave", check=True)
+    divided.up()
+    assert "mig-1g.10gb" in divided.run("why", late).out
+    divided.run("cancel", small, check=True)
+    until(
+        lambda: divided.run("logs", late).out == "MIG-1 MIG-1 PCI_BUS_ID\n", "a slice that was given back is not given"
+    )

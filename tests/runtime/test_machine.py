@@ -16,6 +16,7 @@ from hal.core.model.facts import (
     Facts,
     GpuFacts,
     NumaFacts,
+    SliceFacts,
     SocketFacts,
     bound_facts,
 )
@@ -149,6 +150,27 @@ class Answers:
         name: str | bytes = handle["name"]
         return name
 
+    def nvmlDeviceGetMigMode(self, handle: Any) -> Any:
+        if "slices" not in handle:
+            raise self.NVMLError("Not Supported")
+        return [1, 1]
+
+    def nvmlDeviceGetMigDeviceHandleByIndex(self, handle: Any, index: int) -> Any:
+        if index not in handle["slices"]:
+            raise self.NVMLError("Not Found")
+        return handle["slices"][index]
+
+    def nvmlDeviceGetAttributes(self, handle: Any) -> Any:
+        of_gpu, compute, memory = handle["has"]
+        return SimpleNamespace(gpuInstanceSliceCount=of_gpu, computeInstanceSliceCount=compute, memorySizeMB=memory)
+
+    def nvmlDeviceGetGpuInstanceId(self, handle: Any) -> int:
+        number: int = handle["gi"]
+        return number
+
+    def nvmlDeviceGetComputeInstanceId(self, handle: Any) -> int:
+        return 0
+
     def nvmlDeviceGetUUID(self, handle: Any) -> str | bytes:
         if "uuid" not in handle:
             raise self.NVMLError("GPU is lost")
@@ -256,6 +278,43 @@ def test_gpus_without_nvlinks_are_told_by_what_both_are_behind(number: int, word
 def test_a_gpu_alone_has_no_links() -> None:
     """Nor is anything asked about them."""
     assert links(gpu(1)) == [()]
+
+
+A100 = {"name": "NVIDIA A100-SXM4-40GB", "uuid": "GPU-a", "bus": "00000000:1B:00.0", "minor": 2, "total": 40960 << 20}
+IN_MIG_MODE = {
+    **A100,
+    "slices": {
+        0: {"name": "NVIDIA A100-SXM4-40GB MIG 3g.20gb", "uuid": "MIG-0", "has": (3, 3, 19_968), "gi": 2},
+        2: {"name": "NVIDIA A100-SXM4-40GB", "uuid": "MIG-2", "has": (1, 1, 4_864), "gi": 9},
+        3: {"name": "NVIDIA A100-SXM4-40GB", "uuid": "MIG-3", "has": (3, 1, 19_968), "gi": 3},
+        4: {"name": "NVIDIA A100-SXM4-40GB MIG 1g.5gb+me", "uuid": "MIG-4", "has": (1, 1, 4_864), "gi": 4},
+    },
+}
+
+
+def test_a_gpu_in_mig_mode_is_told_with_its_slices(tmp_path: Path) -> None:
+    """By the profile in their names, or else by their attributes: 4,864 of 40,960 MiB are an eighth of 40 GB. The files
+    of the first are known."""
+    caps = "proc/driver/nvidia/capabilities/gpu2/mig/gi2"
+    text = "DeviceFileMinor: {}\nDeviceFileMode: 292\nDeviceFileModify: 1\n"
+    recorded(tmp_path, {f"{caps}/access": text.format(21), f"{caps}/ci0/access": text.format(22)})
+    (found,) = read_gpus(tmp_path, Answers(IN_MIG_MODE))
+    assert (found.mig, found.files) == (True, ("/dev/nvidia2",))
+    assert found.slices == (
+        SliceFacts(
+            type="3g.20gb", uuid="MIG-0", memory_bytes=19_968 << 20,
+            files=("/dev/nvidia-caps/nvidia-cap21", "/dev/nvidia-caps/nvidia-cap22"),
+        ),
+        SliceFacts(type="1g.5gb", uuid="MIG-2", memory_bytes=4_864 << 20),
+        SliceFacts(type="1c.3g.20gb", uuid="MIG-3", memory_bytes=19_968 << 20),
+        SliceFacts(type="1g.5gb.me", uuid="MIG-4", memory_bytes=4_864 << 20),
+    )  # fmt: skip
+
+
+def test_a_gpu_that_is_not_in_mig_mode_has_no_slices() -> None:
+    """Nor one that knows no such mode."""
+    (found,) = read_gpus(Path("/nowhere"), Answers(A100))
+    assert (found.mig, found.slices) == (False, ())
 
 
 def test_links_that_a_node_reports_have_bounds() -> None:

@@ -35,7 +35,9 @@ from hal.core.model import (
 )
 from hal.core.model.array import item_text
 from hal.core.model.bundle import is_bundle_name
+from hal.core.model.devices import GPU, GPU_ISLAND
 from hal.core.model.facts import GPU_LABEL, label_word
+from hal.core.model.gpu_slices import slice_resource, slice_type
 from hal.core.model.notification import Notification
 from hal.core.model.trace_context import trace_id_of
 
@@ -57,7 +59,7 @@ class JobOptions(TypedDict, total=False):
     memory: int | str
     """Bytes, or text like '8GiB', per node."""
     gpus: float | str
-    """Devices per node; 'a100:2' are two whose model has that word."""
+    """Devices per node; 'a100:2': whose model has that word; '4@island': of one link island; '1g.10gb:1': a slice."""
     request: Mapping[str, Any]
     """More resources per node, by name."""
     nodes: int
@@ -218,8 +220,11 @@ def spec_from_options(
         plain["collect"] = listed(given["collect"])
     if given.get("ranks_per_node") and given.get("nodes", 1) != 1:
         plain.setdefault("first_node", True)
-    kind, gpus = gpu_type(given["gpus"]) if "gpus" in given else ("", None)
-    if request := _request({**given, "gpus": gpus} if kind else given):
+    kind = ""
+    if isinstance(given.get("gpus"), str):
+        kind, amounts = gpus_asked(given["gpus"])
+        given = _with_gpus(given, amounts)
+    if request := _request(given):
         plain["request"] = request
     if "walltime" in given:
         plain["walltime"] = seconds_of(given["walltime"])
@@ -315,20 +320,38 @@ def _text(value: object, field: str) -> str:
     )
 
 
-def gpu_type(gpus: Any) -> tuple[str, Any]:
-    """Split `a100:2` into the type of GPUs and how many; ('', all of it) where no type is named.
+def gpus_asked(text: str) -> tuple[str, dict[str, str]]:
+    """Read `2`, `a100:2`, `a100:4@island`, `1g.10gb:2` or `a100-1g.10gb:2`: the word of the model, or '', and amounts.
 
     Raises:
-        SpecError: it is not the name of a type.
+        SpecError: it is not the name of a type, or what is behind the @ is no `island`.
     """
-    kind, colon, count = gpus.rpartition(":") if isinstance(gpus, str) else ("", "", gpus)
-    if not colon:
-        return "", gpus
-    if not kind or label_word(kind) != kind:
+    kind, colon, count = text.rpartition(":")
+    count, at, place = count.partition("@")
+    model, _, last = kind.rpartition("-")
+    part = slice_type(last)
+    model = model if part else kind
+    if (colon and not kind) or label_word(model) != model:
         raise SpecError(
-            f"gpus: '{shown(kind)}' is not a type of GPUs", hint="a word of their model in small letters: a100:2"
+            f"gpus: '{shown(kind)}' is not a type of GPUs",
+            hint="a word of their model in small letters, or a type of slices: a100:2, 1g.10gb:2, a100-1g.10gb:2",
         )
-    return kind, count
+    if at and (place.strip() != "island" or part):
+        raise SpecError(
+            f"gpus: '{shown(text)}' is not a number of GPUs", hint="4@island: four of one link island; slices have none"
+        )
+    if part:
+        return model, {slice_resource(part): count}
+    return model, {GPU: count, GPU_ISLAND: count} if at else {GPU: count}
+
+
+def _with_gpus(given: Mapping[str, Any], amounts: Mapping[str, str]) -> dict[str, Any]:
+    """The keywords with these amounts in place of `gpus`."""
+    request = dict(given.get("request") or {})
+    named = [name for name in request if resource_name(str(name)) in amounts]
+    if named:
+        raise SpecError(f"gpus: `request` has '{shown(str(named[0]))}', too", hint="give it once")
+    return {**given, "gpus": amounts.get(GPU), "request": {**request, **{n: a for n, a in amounts.items() if n != GPU}}}
 
 
 def _request(given: Mapping[str, Any]) -> dict[str, str]:
@@ -337,7 +360,7 @@ def _request(given: Mapping[str, Any]) -> dict[str, str]:
         name = resource_name(str(name))
         amounts[name] = parse_amount(name, amount, field=f"request.{name}")
     for keyword, name in (("cpus", "cpu"), ("memory", "memory"), ("gpus", "gpu")):
-        if keyword in given:
+        if given.get(keyword) is not None:
             if name in amounts:
                 raise SpecError(f"{keyword}: `request` has '{name}', too", hint="give it once")
             amounts[name] = parse_amount(name, given[keyword], field=keyword)

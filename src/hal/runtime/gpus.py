@@ -6,12 +6,15 @@ NVML's library (nvidia-ml-py) is imported only on machines with the driver.
 from __future__ import annotations
 
 import importlib
+import math
+import re
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 from msgspec.structs import replace
 
-from hal.core.model.facts import MAX_GPU_FILES, MAX_PARTS, MAX_TEXT, MAX_TOLD, GpuFacts
+from hal.core.model.facts import MAX_GPU_FILES, MAX_PARTS, MAX_SLICES, MAX_TEXT, MAX_TOLD, GpuFacts, SliceFacts
+from hal.core.model.gpu_slices import slice_type
 from hal.runtime.amd_gpus import read_amd_gpus
 
 DRIVER: Final = ("dev/nvidiactl", "proc/driver/nvidia/version")
@@ -24,6 +27,14 @@ P2P_NVLINK: Final = 2
 P2P_OK: Final = 0
 ANCESTORS: Final = {0: "PIX", 10: "PIX", 20: "PXB", 30: "PHB", 40: "NODE", 50: "SYS"}
 """By NVML's number: what two GPUs are behind, as `nvidia-smi topo` writes it."""
+MIG_ON: Final = 1
+EIGHTHS: Final = 8
+"""Memory slices of a GPU."""
+GIB: Final = 1 << 30
+MIB: Final = 1 << 20
+_PROFILE: Final = re.compile(r"\bMIG (\S+)\Z")
+"""At the end of a slice's name."""
+_CAP: Final = re.compile(r"^DeviceFileMinor:\s*([0-9]{1,6})$", re.MULTILINE)
 
 
 class Nvml(Protocol):
@@ -44,6 +55,11 @@ class Nvml(Protocol):
     def nvmlDeviceGetP2PStatus(self, handle: Any, other: Any, index: int) -> int: ...
     def nvmlDeviceGetNvLinkState(self, handle: Any, link: int) -> int: ...
     def nvmlDeviceGetNvLinkRemotePciInfo(self, handle: Any, link: int) -> Any: ...
+    def nvmlDeviceGetMigMode(self, handle: Any) -> Any: ...
+    def nvmlDeviceGetMigDeviceHandleByIndex(self, handle: Any, index: int) -> Any: ...
+    def nvmlDeviceGetAttributes(self, handle: Any) -> Any: ...
+    def nvmlDeviceGetGpuInstanceId(self, handle: Any) -> int: ...
+    def nvmlDeviceGetComputeInstanceId(self, handle: Any) -> int: ...
 
 
 def machine_gpus(declared: tuple[GpuFacts, ...] = (), root: Path = Path("/")) -> tuple[GpuFacts, ...]:
@@ -93,6 +109,7 @@ def _gpu(nvml: Nvml, index: int, root: Path) -> GpuFacts:
     except nvml.NVMLError:
         memory = 0  # a GPU that shares the machine's memory has none of its own
     pci = _pci_address(_text(nvml.nvmlDeviceGetPciInfo(handle).busId))
+    mig = _in_mig_mode(nvml, handle)
     return GpuFacts(
         index=index,
         vendor="nvidia",
@@ -103,7 +120,63 @@ def _gpu(nvml: Nvml, index: int, root: Path) -> GpuFacts:
         pci=pci,
         cpus=_near_cpus(pci, root),
         files=_files(nvml, handle, pci, root),
+        mig=mig,
+        slices=_slices(nvml, handle, memory, root) if mig else (),
     )
+
+
+def _in_mig_mode(nvml: Nvml, handle: Any) -> bool:
+    try:
+        return bool(nvml.nvmlDeviceGetMigMode(handle)[0] == MIG_ON)
+    except nvml.NVMLError:
+        return False  # it has no such mode
+
+
+def _slices(nvml: Nvml, handle: Any, gpu_memory_bytes: int, root: Path) -> tuple[SliceFacts, ...]:
+    """Its slices that have a type; there are gaps where some were removed."""
+    found = []
+    for index in range(MAX_SLICES):
+        try:
+            one = nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
+            uuid = _text(nvml.nvmlDeviceGetUUID(one))
+            memory_bytes, name = _slice_type(nvml, one, gpu_memory_bytes)
+        except nvml.NVMLError:
+            continue
+        if name:
+            files = _slice_files(nvml, handle, one, root)
+            found.append(SliceFacts(type=name, uuid=uuid, memory_bytes=memory_bytes, files=files))
+    return tuple(found)
+
+
+def _slice_type(nvml: Nvml, one: Any, gpu_memory_bytes: int) -> tuple[int, str]:
+    """The memory of a slice, and its type: the end of its name, or as NVIDIA derives it from its attributes
+    (go-nvlib, `device.GetMigProfile`): memory in eighths of that of its GPU."""
+    has = nvml.nvmlDeviceGetAttributes(one)
+    memory_bytes = int(has.memorySizeMB) * MIB
+    named = _PROFILE.search(_text(nvml.nvmlDeviceGetName(one)))
+    if named and slice_type(named[1]):
+        return memory_bytes, slice_type(named[1])
+    if not gpu_memory_bytes:
+        return memory_bytes, ""
+    eighths = math.ceil(memory_bytes / gpu_memory_bytes * EIGHTHS)
+    gigabytes = round(eighths / EIGHTHS * math.ceil(gpu_memory_bytes / GIB))
+    of_gpu, compute = int(has.gpuInstanceSliceCount), int(has.computeInstanceSliceCount)
+    part = f"{compute}c." if compute < of_gpu else ""
+    return memory_bytes, slice_type(f"{part}{of_gpu}g.{gigabytes}gb")
+
+
+def _slice_files(nvml: Nvml, handle: Any, one: Any, root: Path) -> tuple[str, ...]:
+    """The device files that let a process use a slice, beside those of its GPU: of its GPU instance, and of its
+    compute instance; () where they are not known."""
+    try:
+        mig = f"proc/driver/nvidia/capabilities/gpu{int(nvml.nvmlDeviceGetMinorNumber(handle))}/mig"
+        instance = f"{mig}/gi{int(nvml.nvmlDeviceGetGpuInstanceId(one))}"
+        compute = f"{instance}/ci{int(nvml.nvmlDeviceGetComputeInstanceId(one))}"
+        texts = [(root / place / "access").read_text()[:MAX_TOLD] for place in (instance, compute)]
+    except (nvml.NVMLError, OSError, ValueError):
+        return ()
+    minors = [_CAP.search(text) for text in texts]
+    return tuple(f"/dev/nvidia-caps/nvidia-cap{minor[1]}" for minor in minors if minor) if all(minors) else ()
 
 
 def _files(nvml: Nvml, handle: Any, pci: str, root: Path) -> tuple[str, ...]:

@@ -72,6 +72,8 @@ def translated(
         ("-d singleton -J a", {"after": ("singleton",), "name": "a"}),
         ("--kill-on-invalid-dep=yes", {"on_dependency_failed": "cancel"}),
         ("--gres=gpu:a100:2", {"gpus": "2", "constraint": ("gpu=a100",)}),
+        ("--gres=gpu:1g.10gb:2", {"gpus": "1g.10gb:2"}),
+        ("--gpus=a100_3g.20gb:1", {"gpus": "3g.20gb:1", "constraint": ("gpu=a100",)}),
         ("--gres=gpu", {"gpus": "1"}),
         ("--gres=gpu:0", {}),
         ("--gres=none --gpus=0", {}),

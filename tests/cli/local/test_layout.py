@@ -19,6 +19,7 @@ from hal.cli.local.layout import (
     saved_layout,
 )
 from hal.core.model import InternalError, SpecError
+from hal.core.model.facts import GpuFacts, SliceFacts
 from hal.runtime.home import Home
 from tests.cli.conftest import Ran
 
@@ -61,6 +62,19 @@ def test_what_is_said_wins_over_the_share() -> None:
         *("--node", "gpu2", "--cpu-milli", "500", "--memory", str(64 * MIB)),
         *("--resource", "gpu=2000", "--label", "a=b"),
     ]
+
+
+def test_nodes_of_one_machine_share_whole_gpus_and_those_in_mig_mode() -> None:
+    """Four whole ones and two of two slices: half of each. With `--gpus` slices are not offered."""
+    slices = tuple(SliceFacts(type="1g.10gb", uuid=f"MIG-{at}") for at in range(2))
+    declared = tuple(GpuFacts(index=at, mig=at in (1, 4), slices=slices if at in (1, 4) else ()) for at in range(6))
+    plans = plan_nodes(2, cpu_milli=500, memory_bytes=64 * MIB, declared=declared)
+    assert [plan.gpus for plan in plans] == [(0, 2, 1), (3, 5, 4)]
+    assert [dict(plan.resources) for plan in plans] == [{"gpu": 2_000, "mig-1g.10gb": 2}] * 2
+    (plan,) = plan_nodes(1, cpu_milli=500, memory_bytes=64 * MIB, declared=declared, resources={"gpu": 1_000})
+    assert (plan.gpus, dict(plan.resources)) == ((0,), {"gpu": 1_000})
+    sliced = plan_nodes(1, cpu_milli=500, memory_bytes=64 * MIB, declared=(declared[1],))
+    assert dict(sliced[0].resources) == {"mig-1g.10gb": 2}
 
 
 def test_a_controller_may_have_no_node() -> None:

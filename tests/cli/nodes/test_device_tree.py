@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from hal.cli.nodes.device_tree import device_lines
 from hal.core.model import to_plain
-from hal.core.model.facts import CacheFacts, CpuFacts, Facts, GpuFacts, NumaFacts, SocketFacts
+from hal.core.model.facts import CacheFacts, CpuFacts, Facts, GpuFacts, NumaFacts, SliceFacts, SocketFacts
 from tests.cli.conftest import Ran, Serve
 from tests.client.scripted_server import as_json
 
@@ -42,6 +42,16 @@ def test_gpus_are_drawn_beside_the_cpus_that_are_near_them() -> None:
         "linked by NVLink: GPU 0, GPU 1",
         "NV18: 0-1",
         "SYS: 0-2 1-2",
+    ]
+
+
+def test_slices_are_drawn_below_their_gpu() -> None:
+    slices = (SliceFacts(type="1g.10gb", uuid="MIG-1", memory_bytes=9 * GIB), SliceFacts(type="3g.40gb", uuid="MIG-2"))
+    assert device_lines("n1", Facts(gpus=(GpuFacts(index=0, model="NVIDIA H100", mig=True, slices=slices),))) == [
+        "n1: 1 GPU",
+        "└─ GPU 0 (MIG): NVIDIA H100",
+        "   ├─ 1g.10gb: MIG-1, 9GiB",
+        "   └─ 3g.40gb: MIG-2",
     ]
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from hal.core.model import SpecError
-from hal.core.model.declared_gpus import GpuSection, declared_gpus
+from hal.core.model.declared_gpus import GpuSection, SliceSection, declared_gpus
 from hal.core.model.devices import (
     WHOLE,
     HeldGpu,
@@ -21,6 +21,7 @@ from hal.core.model.devices import (
     link_islands,
 )
 from hal.core.model.facts import Facts, GpuFacts
+from hal.core.model.gpu_slices import bound_slices, offered_gpus
 from hal.core.model.node_config import NodeSection, check_node_section
 from tests.examples import examples
 
@@ -187,6 +188,38 @@ def test_a_gpu_that_cannot_be_is_refused(gpu: GpuSection, match: str) -> None:
     """By its place and field."""
     with pytest.raises(SpecError, match=match):
         check_node_section(NodeSection(gpus=(gpu,)))
+
+
+@pytest.mark.parametrize(
+    ("slices", "match"),
+    [
+        ((SliceSection(type="8g.10gb", uuid="MIG-1"),), "type of slices"),
+        ((SliceSection(type="a100", uuid="MIG-1"),), "type of slices"),
+        ((SliceSection(type="1g.10gb", uuid="GPU-1"),), "uuid"),
+        ((SliceSection(type="1g.10gb", uuid="MIG-1", files=("/etc/passwd",)),), "files"),
+        ((SliceSection(type="1g.10gb", uuid="MIG-1"),) * 2, "same uuid"),
+    ],
+)
+def test_a_slice_that_cannot_be_is_refused(slices: tuple[SliceSection, ...], match: str) -> None:
+    with pytest.raises(SpecError, match=match):
+        check_node_section(NodeSection(gpus=(GpuSection(slices=slices),)))
+
+
+def test_a_node_binds_slices_of_which_it_offers_as_many_as_there_are() -> None:
+    """By type; of a type of which two have one uuid, none."""
+    small = tuple(SliceSection(type="1g.10gb", uuid=f"MIG-{at}") for at in range(2))
+    large = (SliceSection(type="3g.40gb", uuid="MIG-3"),)
+    gpus = declared_gpus((GpuSection(), GpuSection(slices=small + large)))
+    facts = Facts(gpus=gpus, bound_gpus=indexes_to_bind(gpus, 1_000, None))
+    offered = offered_gpus(gpus)
+    assert offered == {"gpu": 1_000, "mig-1g.10gb": 2, "mig-3g.40gb": 1}
+    assert [gpu.index for gpu in bound_gpus(facts, offered["gpu"])] == [0]
+    assert {name: len(found) for name, found in bound_slices(facts, offered).items()} == {
+        "mig-1g.10gb": 2, "mig-3g.40gb": 1,
+    }  # fmt: skip
+    assert set(bound_slices(facts, offered | {"mig-1g.10gb": 3})) == {"mig-3g.40gb"}
+    twins = replace(gpus[1], slices=(gpus[1].slices[0], *gpus[1].slices[:1], gpus[1].slices[2]))
+    assert set(bound_slices(replace(facts, gpus=(gpus[0], twins)), offered)) == {"mig-3g.40gb"}
 
 
 def test_two_gpus_of_one_uuid_are_refused() -> None:

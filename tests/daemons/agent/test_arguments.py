@@ -19,6 +19,20 @@ def test_an_agent_and_its_keeper_say_the_same_to_each_other(tmp_path: Path) -> N
     assert parse_arguments("hal-agent", first.words()) == first
 
 
+def test_slices_are_offered_by_type(tmp_path: Path) -> None:
+    """Of a machine with a whole GPU and one in MIG mode; of the second alone; none where GPUs are given by hand."""
+    slices = "".join(f'[[node.gpus.slices]]\ntype = "1g.10gb"\nuuid = "MIG-{at}"\n' for at in range(2))
+    (tmp_path / "hal.toml").write_text(f"[[node.gpus]]\n[[node.gpus]]\n{slices}")
+
+    def gpus(*words: str) -> dict[str, int]:
+        found = parse_arguments("hal-agent", ["--home", str(tmp_path), "--node", "n1", *words])
+        return {name: amount for name, amount in found.capacity.items() if name not in ("cpu", "memory")}
+
+    assert gpus() == {"gpu": 1_000, "mig-1g.10gb": 2}
+    assert gpus("--gpu", "1") == {"mig-1g.10gb": 2}
+    assert gpus("--resource", "gpu=1000") == {"gpu": 1_000}
+
+
 @pytest.mark.parametrize("words", [["--label", "hal.node=other"], ["--domain", "a b"]])
 def test_bad_words_end_the_process(words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Exit code 2, and which word it was."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from hal.daemons.agent.device_env import device_env
 from hal.daemons.agent.keeper.devices import near_cpus, own_files
+from hal.daemons.agent.keeper.helper_process import device_files as module
 from hal.daemons.agent.keeper.helper_process.device_files import gpu_files
 from hal.wire.frames.agent_keeper import StepDevice
 
@@ -43,6 +46,23 @@ def test_a_part_of_a_gpu_says_how_much() -> None:
 def test_a_gpu_that_its_node_no_longer_reports_is_named_by_its_uuid() -> None:
     """CUDA then finds none, which is better than another step's."""
     assert device_env((StepDevice(-1, "GPU-9", 1_000, "nvidia"),))["CUDA_VISIBLE_DEVICES"] == "GPU-9"
+
+
+def test_slices_are_named_by_their_uuids() -> None:
+    """Also where the others cannot be opened, and beside whole GPUs: CUDA takes no mixture."""
+    small, large = (StepDevice(2, f"MIG-{name}", 1_000, "nvidia") for name in "ab")
+    env = device_env((small, large))
+    assert (env["CUDA_VISIBLE_DEVICES"], env["HAL_DEVICES"]) == ("MIG-a,MIG-b", "MIG-a,MIG-b")
+    assert device_env((small,), hidden=True)["CUDA_VISIBLE_DEVICES"] == "MIG-a"
+    assert device_env((H200[1], small))["CUDA_VISIBLE_DEVICES"] == "GPU-1,MIG-a"
+
+
+def test_the_files_of_other_slices_are_not_those_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each has two below nvidia-caps, beside that of its GPU."""
+    caps = [f"/dev/nvidia-caps/nvidia-cap{number}" for number in (1, 21, 22, 30)]
+    there = ["/dev/nvidia0", "/dev/nvidia1", "/dev/nvidiactl", *caps]
+    monkeypatch.setattr(module, "device_files", lambda patterns: there)
+    assert gpu_files(("/dev/nvidia0", caps[1], caps[2])) == ["/dev/nvidia0", "/dev/nvidiactl", caps[1], caps[2]]
 
 
 def test_a_step_may_open_what_is_its_own() -> None:

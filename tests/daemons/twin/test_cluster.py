@@ -33,7 +33,10 @@ NODES: dict[str, dict[str, Any]] = {
     "a[1-3]": {"cpus": 8, "gpus": "a100:4", "gpus_linked": 2, "taints": ["gpu=yes"]},
     "b1": {"cpus": 8, "gpus": "h100:2", "labels": {"tier": "new"}},
     "c1": {"cpus": 4},
+    "s1": {"cpus": 8, "gpus": "h200:2", "gpu_slices": ["1g.18gb", "1g.18gb", "2g.35gb"], "taints": ["gpu=yes"]},
 }
+TYPES = {"0": "1g.18gb", "1": "1g.18gb", "2": "2g.35gb"}
+"""Of slices, by the last digit of their uuids."""
 QOS = {
     "high": Qos(name="high", priority=50, preempts=("spot",)),
     "spot": Qos(name="spot", preempt_mode=PreemptMode.REQUEUE, grace=Duration(2_000)),
@@ -44,7 +47,9 @@ JOB = st.fixed_dictionaries(
         "run": st.integers(1, 30),
         "walltime": st.sampled_from(["30s", "1m"]),
         "cpus": st.integers(1, 4),
-        "gpus": st.sampled_from([0, 0.3, 0.5, 1, 2, "a100:1", "a100:3", "h100:1", 4]),
+        "gpus": st.sampled_from(
+            [0, 0.3, 0.5, 1, 2, "a100:1", "a100:3", "h100:1", 4, "2@island", "1g.18gb:3", "2g.35gb:1"]
+        ),
         "nodes": st.sampled_from([1, 1, 1, 2, 2, 3]),
         "within": st.sampled_from(["", "rack"]),
         "tolerate": st.sampled_from([[], ["gpu"], ["gpu=yes"], ["gpu=no"]]),
@@ -63,7 +68,9 @@ def replayed(jobs: list[dict[str, Any]], *, backfill: Backfill = Backfill.EASY, 
     text = "\n".join(map(json.dumps, jobs)).encode()
     _, load, people = read_jobs("jobs", io.BytesIO(text), None, 1.0)
     parts = any(spec.request.get("gpu", 0) % WHOLE for spec in load.asked)
-    engine = EngineConfig(order="priority", backfill=backfill, compact=compact, gpu_parts=parts, policy=Policy(qos=QOS))
+    engine = EngineConfig(
+        order="priority", backfill=backfill, compact=compact, gpu_parts=parts, gpu_islands=True, policy=Policy(qos=QOS)
+    )
     return replay_under(load, Machine.of_cluster(cluster()), people, Site(label="x", engine=engine), check=True)
 
 
@@ -94,10 +101,15 @@ def test_no_node_or_gpu_is_over_packed_and_domains_and_taints_are_kept(
         nodes, gpus = run.places[at], held(run.held_gpus[at])
         assert len(set(nodes)) == job["nodes"]
         kind, _, count = str(job["gpus"]).rpartition(":")
+        count, _, island = count.partition("@")
         for node in nodes:
             row = rows[node]
             assert not row.about.taints or {"gpu", "gpu=yes"} & set(job["tolerate"])
-            assert not kind or row.labels["hal.gpu"] == kind
+            if "gb" in kind:
+                assert {TYPES[name[-1]] for where, name in gpus if where == node} == {kind}
+            else:
+                assert not kind or row.labels["hal.gpu"] == kind
+            assert not island or len({int(name) // 2 for where, name in gpus if where == node}) == 1
             assert sum(share for (where, _), share in gpus.items() if where == node) == pytest.approx(float(count))
         if job["within"] and job["nodes"] > 1:
             racks = {RACKS.domains_of(node, {}) for node in nodes}
@@ -124,10 +136,11 @@ def test_gpu_time_is_counted_by_model_and_while_jobs_wait_for_gpus() -> None:
     run = replayed([both | {"gpus": "a100:4", "nodes": 2}, both | {"gpus": "a100:4", "nodes": 3}])
     assert run.start_s.tolist() == [0, 10]
     assert run.gpus is not None
-    assert run.gpus.gpus == 14
-    assert run.gpus.by_model == {"a100": pytest.approx((8 + 12) / 24), "h100": 0.0}
-    assert run.gpus.allocated == pytest.approx((8 + 12) / 28)
-    assert run.gpus.allocated_in_demand == pytest.approx(8 / 14)
+    assert run.gpus.gpus == 16
+    assert run.gpus.by_model == {"a100": pytest.approx((8 + 12) / 24), "h200": 0.0, "h100": 0.0}
+    sliced = 2 * 4 / 7  # four of seven compute slices of each H200
+    assert run.gpus.allocated == pytest.approx((8 + 12) / 2 / (14 + sliced), rel=0.001)
+    assert run.gpus.allocated_in_demand == pytest.approx(8 / (14 + sliced), rel=0.001)
     assert run.gpus.islands == 2.0
 
 
@@ -138,6 +151,16 @@ def test_two_halves_share_a_gpu_and_three_parts_wait_for_one_another() -> None:
     assert sorted(halves.held_gpus) == ["b1: 0:0.5", "b1: 0:0.5", "b1: 1:0.5", "b1: 1:0.5"]
     most = replayed([part | {"gpus": 0.6} for _ in range(3)])
     assert sorted(most.start_s.tolist()) == [0, 0, 10]
+
+
+def test_slices_are_bound_and_counted_by_their_compute() -> None:
+    """Three of four small ones for 10 s, then two of them: of 8 compute slices for 20 s 5/16."""
+    part = {"cpus": 1, "run": 10, "walltime": "10s", "submit": 0, "tolerate": ["gpu"]}
+    run = replayed([part | {"gpus": "1g.18gb:3"}, part | {"gpus": "1g.18gb:2", "run": 10}])
+    assert run.start_s.tolist() == [0, 10]
+    assert run.held_gpus == ("s1: MIG-0-0 MIG-0-1 MIG-1-0", "s1: MIG-0-0 MIG-0-1")
+    assert run.gpus is not None
+    assert run.gpus.by_model["h200"] == pytest.approx((3 + 2) / 16, rel=0.01)
 
 
 def test_whole_nodes_and_node_pools_are_those_of_the_file() -> None:

@@ -8,8 +8,9 @@ from typing import Any
 from hal.core.engine.config import EngineConfig
 from hal.core.engine.events import NodesChanged, StartsRefused
 from hal.core.model import StepId, spec_from_plain
-from hal.core.model.declared_gpus import GpuSection, declared_gpus
+from hal.core.model.declared_gpus import GpuSection, SliceSection, declared_gpus
 from hal.core.model.facts import Facts
+from hal.core.model.gpu_slices import offered_gpus
 from hal.core.model.policy import Policy
 from hal.daemons.controller.cycle.engine import Engine
 from hal.planes.tasks import Arrival, Change, Submitter, TaskPlane, check_table
@@ -21,13 +22,15 @@ BY = Submitter("alice", "trace")
 
 
 class GpuSite:
-    """Submit, turn, end, restart; every node has two link islands of `island` GPUs."""
+    """Submit, turn, end, restart; every node has two link islands of `island` GPUs, and `sliced` GPUs in MIG mode, each
+    of two slices 1g.10gb and one 3g.40gb."""
 
-    def __init__(self, nodes: int = 1, island: int = 2, config: EngineConfig | None = None) -> None:
+    def __init__(self, nodes: int = 1, island: int = 2, config: EngineConfig | None = None, *, sliced: int = 0) -> None:
         self.disk = MemoryDatabase()
         self.now_ms, self.commits = 1_000, 0
         self.names = [f"n{number}" for number in range(1, nodes + 1)]
         self.island = island
+        self.sliced = sliced
         self.config = config or EngineConfig()
         self.started: dict[tuple[int, int, int], tuple[StepDevice, ...]] = {}
         """What steps were told of their GPUs, by job, task and rank: the latest."""
@@ -47,9 +50,18 @@ class GpuSite:
     def join(self, name: str, gpus: int | None = None) -> None:
         """A node dials; `gpus`: with the first so many of its GPUs."""
         sections = [GpuSection(uuid=f"{name}-{at}", island=f"i{at // self.island}") for at in range(2 * self.island)]
-        found = declared_gpus(tuple(sections[:gpus]))
+        types = ("1g.10gb", "1g.10gb", "3g.40gb")
+        in_mig_mode = [
+            GpuSection(
+                uuid=f"{name}-s{gpu}",
+                slices=tuple(SliceSection(type=one, uuid=f"MIG-{name}-{gpu}-{at}") for at, one in enumerate(types)),
+                files=(f"/dev/nvidia{gpu}",),
+            )
+            for gpu in range(self.sliced)
+        ]
+        found = declared_gpus((*sections[:gpus], *in_mig_mode))
         facts = Facts(gpus=found, bound_gpus=tuple(range(len(found))))
-        capacity = {"cpu": 64_000, "gpu": 1_000 * len(found)}
+        capacity = {"cpu": 64_000, **offered_gpus(found)}
         self.plane.record_arrival(Arrival(name=name, capacity=capacity, boot_id="b", facts=facts), self.now_ms)
 
     def feed(self) -> bool:

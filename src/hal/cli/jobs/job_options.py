@@ -46,7 +46,12 @@ _JOB_OPTIONS = (
     click.option("-n", "--name", help="Name of the job."),
     click.option("-c", "--cpus", metavar="N", help="Cores per node; 0.5 is half a core (default: the queue's, or 1)."),
     click.option("-m", "--memory", metavar="SIZE", help="Memory per node, such as 512MiB or 1.5GiB."),
-    click.option("-g", "--gpus", metavar="[TYPE:]N", help="GPUs per node; of a model with that word: a100:2."),
+    click.option(
+        "-g",
+        "--gpus",
+        metavar="[TYPE:]N",
+        help="GPUs per node; of a model with that word: a100:2; of one link island: 4@island.",
+    ),
     click.option(
         "-r", "--request", "request", metavar="NAME=N", multiple=True, help="Other resource per node; repeatable."
     ),

@@ -15,6 +15,7 @@ from hal.cli.jobs.foreign_mail import NONE, Mail, slurms_mail
 from hal.cli.jobs.foreign_options import Translation, bad, count, duration, host_list, job_name, size
 from hal.cli.jobs.slurm_switches import slurms_switches
 from hal.core.model import SpecError, format_size
+from hal.core.model.gpu_slices import slice_type
 
 _SIZES: Final = {
     "k": 1 << 10,
@@ -377,9 +378,11 @@ def _devices(made: Translation, values: Values, tasks: int, nodes: int) -> int:
                 made.refuse(f"--gpus={values[option]}", "give --gpus-per-node: all nodes have as many", unless="gpus")
             gpus = max(gpus // nodes, 1) if option == "gpus" else gpus
             made.env[_variable(option)] = values[option]
+    part = slice_type(kind.rpartition("_")[2])
     if gpus:
-        made.put("gpus", str(gpus), f"gpus {gpus}")
+        made.put("gpus", f"{part}:{gpus}" if part else str(gpus), f"gpus {f'{part}:' if part else ''}{gpus}")
         made.env["SLURM_GPUS_ON_NODE"] = str(gpus)
+    kind = kind.rpartition("_")[0] if part else kind
     if kind:
         made.add("constraint", [f"gpu={kind}"], f"constraint gpu={kind} (a label of nodes)")
     return gpus

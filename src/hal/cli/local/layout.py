@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 import socket
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +17,7 @@ import msgspec
 from hal.core.model import ConflictError, InternalError, SpecError, plural
 from hal.core.model.devices import GPU, WHOLE
 from hal.core.model.facts import GpuFacts, check_domain
+from hal.core.model.gpu_slices import offered_gpus
 from hal.core.model.node_address import check_node_address
 from hal.core.model.node_config import check_labels
 from hal.runtime.gpus import machine_gpus
@@ -165,34 +167,51 @@ def plan_nodes(
     memory_bytes = memory_bytes or memory_here_bytes() // count // MIB * MIB
     offered = dict(resources or {})
     gpus = machine_gpus(declared)
-    if GPU not in offered and gpus:
-        offered[GPU] = len(gpus) // count * WHOLE
+    shares: list[tuple[int, ...] | None] = [None] * count
+    if gpus:
+        whole = [gpu for gpu in gpus if not gpu.mig]
+        sliced = [gpu for gpu in gpus if gpu.mig] if GPU not in offered else []
+        if whole or not sliced:
+            offered.setdefault(GPU, len(whole) // count * WHOLE)
+        shares = [_share(whole, sliced, offered.get(GPU, 0), number, count) for number in range(count)]
     names = [name or host_node_name()] if count == 1 else [f"{name or 'n'}{i + 1}" for i in range(count)]
     return tuple(
         NodePlan(
             name=check_node_name(one),
             cpu_milli=cpu_milli,
             memory_bytes=memory_bytes,
-            resources=offered,
+            resources=_with_slices(offered, gpus, shares[number]),
             labels=check_labels(dict(labels or {}), "--label"),
             domain=check_domain(domain),
             address=check_node_address(address),
             max_processes=max_processes,
-            gpus=_share(gpus, offered.get(GPU, 0), number, count),
+            gpus=shares[number],
         )
         for number, one in enumerate(names)
     )
 
 
-def _share(gpus: tuple[GpuFacts, ...], capacity: int, number: int, count: int) -> tuple[int, ...] | None:
-    """Indexes of the GPUs of one of `count` nodes, each of which offers that many thousandths; () where there are not
-    as many, or parts of some are offered."""
+def _share(
+    whole: Sequence[GpuFacts], sliced: Sequence[GpuFacts], capacity: int, number: int, count: int
+) -> tuple[int, ...]:
+    """Indexes of the GPUs of one of `count` nodes: of those in MIG mode an equal share; of whole ones as many as each
+    node offers, in thousandths, or none where there are not as many, or parts of some are offered."""
     each, part = divmod(capacity, WHOLE)
-    if not gpus:
-        return None
-    if part or each * count > len(gpus):
-        return ()
-    return tuple(gpu.index for gpu in gpus[number * each : (number + 1) * each])
+    if part or each * count > len(whole):
+        each = 0
+    own = [*whole[number * each : (number + 1) * each], *_nth(sliced, number, count)]
+    return tuple(gpu.index for gpu in own)
+
+
+def _nth(gpus: Sequence[GpuFacts], number: int, count: int) -> Sequence[GpuFacts]:
+    each = len(gpus) // count
+    return gpus[number * each : (number + 1) * each]
+
+
+def _with_slices(offered: Mapping[str, int], gpus: Sequence[GpuFacts], own: tuple[int, ...] | None) -> dict[str, int]:
+    """What a node offers, with the slices of its GPUs that are in MIG mode."""
+    slices = offered_gpus(gpu for gpu in gpus if gpu.mig and own is not None and gpu.index in own)
+    return {**slices, **offered}
 
 
 def same_or_refused(asked: Layout, running: Layout) -> Layout:

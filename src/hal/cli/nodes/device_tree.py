@@ -14,7 +14,7 @@ from hal.core.model.cpu_lists import mask_of, parse_cpus
 from hal.core.model.devices import link_islands
 
 if TYPE_CHECKING:
-    from hal.core.model.facts import CacheFacts, Facts, GpuFacts, NumaFacts
+    from hal.core.model.facts import CacheFacts, Facts, GpuFacts, NumaFacts, SliceFacts
 
 
 def device_lines(name: str, facts: Facts) -> list[str]:
@@ -60,7 +60,14 @@ def _cache(one: CacheFacts) -> Branch:
 
 def _gpu(one: GpuFacts) -> Branch:
     parts = (one.model, readable_amount("memory", one.memory_bytes) if one.memory_bytes else "", one.pci, one.uuid)
-    return Branch(f"GPU {one.index}: {', '.join(filter(None, parts))}")
+    slices = tuple(map(_slice, one.slices))
+    mode = " (MIG)" if one.mig else ""
+    return Branch(f"GPU {one.index}{mode}: {', '.join(filter(None, parts))}", branches=slices)
+
+
+def _slice(one: SliceFacts) -> Branch:
+    memory = f", {readable_amount('memory', one.memory_bytes)}" if one.memory_bytes else ""
+    return Branch(f"{one.type}: {one.uuid}{memory}")
 
 
 def _links(gpus: Sequence[GpuFacts]) -> list[str]:

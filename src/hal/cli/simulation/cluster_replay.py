@@ -31,7 +31,7 @@ def compare_on_cluster(
     Raises:
         HALError: a file cannot be used; the error names it.
     """
-    from hal.core.model.devices import GPU, WHOLE
+    from hal.core.model.devices import GPU, GPU_ISLAND, WHOLE
 
     machine = read_cluster(cluster)
     stdin = jobs == "-"
@@ -40,6 +40,7 @@ def compare_on_cluster(
     )
     files = tuple(entry.name for entry in entries if entry.is_file)
     parts = any(spec.request.get(GPU, 0) % WHOLE for spec in load.asked)
-    sites = with_built_in(entries, read_sites(files), people.queues, gpu_parts=parts)
+    islands = any(GPU_ISLAND in spec.request for spec in load.asked)
+    sites = with_built_in(entries, read_sites(files), people.queues, gpu_parts=parts, gpu_islands=islands)
     note_compilation(screen)
     compare(screen, log, load, machine, sites_with(sites, placements), wanted, people)

@@ -89,7 +89,12 @@ def read_sites(files: tuple[str, ...]) -> list[tuple[str, Site]]:
 
 
 def with_built_in(
-    entries: Sequence[Entry], files: list[tuple[str, Site]], own: Sequence[str] = (), *, gpu_parts: bool = False
+    entries: Sequence[Entry],
+    files: list[tuple[str, Site]],
+    own: Sequence[str] = (),
+    *,
+    gpu_parts: bool = False,
+    gpu_islands: bool = False,
 ) -> list[tuple[str, Site]]:
     """The sites of the files, and among them, in the order given, policies that are no files.
 
@@ -98,6 +103,7 @@ def with_built_in(
     Args:
         own: queues that there are where there is no file.
         gpu_parts: jobs may share a GPU under these.
+        gpu_islands: jobs may ask for GPUs of one link island under these.
     """
     from msgspec.structs import replace
 
@@ -113,7 +119,13 @@ def with_built_in(
     return [
         (entry.name, by_file[entry.name])
         if entry.is_file
-        else (entry.name, Site(label=entry.name, engine=replace(entry.policy.engine, policy=bare, gpu_parts=gpu_parts)))
+        else (
+            entry.name,
+            Site(
+                label=entry.name,
+                engine=replace(entry.policy.engine, policy=bare, gpu_parts=gpu_parts, gpu_islands=gpu_islands),
+            ),
+        )
         for entry in entries
     ]
 

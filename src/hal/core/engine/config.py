@@ -55,6 +55,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     compaction: running work that may be moved is moved for the first waiting gang when that gains it so many times what
         the work loses; 0 = never. compaction_nodes: of gangs with so many nodes at least.
     gpu_parts: several jobs may share a GPU of a node that binds them. Read by who feeds nodes and classes, not here.
+    gpu_islands: jobs may ask for GPUs of one link island. Read likewise.
     gpu_reserve: of cores and memory what work without GPUs must leave of a node for each of its GPUs, base units; {} =
         nothing. Read by who feeds nodes and classes, too.
     levels: names of the topology's levels, widest first; () = no topology. Nodes say their domains in this order.
@@ -85,6 +86,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     compaction: float = 0.0
     compaction_nodes: int = 8
     gpu_parts: bool = False
+    gpu_islands: bool = False
     gpu_reserve: dict[str, int] = {}
     levels: tuple[str, ...] = ()
     compact: bool = True

@@ -23,13 +23,21 @@ GPU_WHOLE: Final = "gpu-whole"
 `gpu`. Whole GPUs are asked of it."""
 GPU_PART: Final = "gpu-part"
 """The same: the most that is left of one GPU. Parts of GPUs are asked of it."""
+GPU_ISLAND: Final = "gpu-island"
+"""Whole GPUs that are of one link island, each counted as one. A job that asks for GPUs of one island asks for as many
+of these; a node has as many as are free of one of its islands."""
 BESIDE_GPUS: Final = {"cpu": "cpu-beside-gpus", "memory": "memory-beside-gpus"}
 """What the engine counts beside these where work without GPUs must leave some of them to GPUs (`gpu_reserve`): what
 such work may use of a node. Only such work asks for it."""
-SHOWN_AS: Final = {GPU_WHOLE: GPU, GPU_PART: GPU, **{beside: name for name, beside in BESIDE_GPUS.items()}}
+SHOWN_AS: Final = {
+    GPU_WHOLE: GPU,
+    GPU_PART: GPU,
+    GPU_ISLAND: GPU,
+    **{beside: name for name, beside in BESIDE_GPUS.items()},
+}
 """Of what is only counted beside a resource: which one it is to people."""
 COUNTED_BESIDE: Final = frozenset(SHOWN_AS)
-"""Nobody asks for these, and nobody is shown them."""
+"""What is not charged, and not listed among the resources of nodes."""
 LINKS: Final = ("NV", "XGMI")
 """How the words for links begin that make an island."""
 
@@ -53,13 +61,13 @@ def link_islands(gpus: Sequence[GpuFacts]) -> list[list[int]]:
 
 def bound_gpus(facts: Facts, capacity: int) -> tuple[GpuFacts, ...]:
     """Return the GPUs of a node of which each step is given some; () where they are only counted. Their links are those
-    among them.
+    among them. GPUs in MIG mode are not among them.
 
     Args:
         capacity: of `gpu`, thousandths. A node that offers another number than it binds is not believed.
     """
     wanted = set(facts.bound_gpus)
-    places = [place for place, gpu in enumerate(facts.gpus) if gpu.index in wanted]
+    places = [place for place, gpu in enumerate(facts.gpus) if gpu.index in wanted and not gpu.mig]
     found = tuple(
         replace(facts.gpus[place], links=tuple(facts.gpus[place].links[at] for at in places))
         if len(facts.gpus[place].links) == len(facts.gpus)
@@ -76,15 +84,17 @@ def bound_gpus(facts: Facts, capacity: int) -> tuple[GpuFacts, ...]:
 
 
 def indexes_to_bind(gpus: Sequence[GpuFacts], capacity: int, given: Collection[int] | None) -> tuple[int, ...]:
-    """Return the indexes of the GPUs that a node binds; () where it only counts them.
+    """Return the indexes of the GPUs that a node binds; () where it only counts them. Of those in MIG mode it binds the
+    slices, if it offers these (see `hal.core.model.gpu_slices`).
 
     Args:
         gpus: of the machine.
-        capacity: that the node offers, thousandths.
+        capacity: that the node offers of whole ones, thousandths.
         given: those of its share of the machine; None: it is the whole machine if it offers all of them.
     """
-    there = tuple(gpu.index for gpu in gpus if given is None or gpu.index in given)
-    return there if len(there) * WHOLE == capacity else ()
+    there = [gpu for gpu in gpus if given is None or gpu.index in given]
+    binds = sum(not gpu.mig for gpu in there) * WHOLE == capacity
+    return tuple(gpu.index for gpu in there if gpu.mig or binds)
 
 
 def choose_gpus(gpus: Sequence[GpuFacts], free: Collection[int], count: int) -> tuple[int, ...]:
@@ -113,8 +123,8 @@ def choose_gpus(gpus: Sequence[GpuFacts], free: Collection[int], count: int) -> 
         fitting = [group for group in _groups(indexes, level) if len(group) >= count]
         if fitting:
             group = min(fitting, key=lambda group: (len(group), group[0]))
-            return tuple(sorted(_from_few(_groups(group, levels[0]), count)))
-    return tuple(sorted(_from_few(_groups(indexes, island_of.__getitem__), count)))
+            return tuple(sorted(take_from_few(_groups(group, levels[0]), count)))
+    return tuple(sorted(take_from_few(_groups(indexes, island_of.__getitem__), count)))
 
 
 def _groups(indexes: Iterable[int], level: Callable[[int], object]) -> list[list[int]]:
@@ -124,7 +134,7 @@ def _groups(indexes: Iterable[int], level: Callable[[int], object]) -> list[list
     return list(found.values())
 
 
-def _from_few(groups: list[list[int]], count: int) -> list[int]:
+def take_from_few(groups: list[list[int]], count: int) -> list[int]:
     """Take `count` from as few groups as possible: all of the largest ones, the rest from the smallest that has it."""
     chosen: list[int] = []
     left = sorted(groups, key=lambda group: (-len(group), group[0]))
@@ -144,6 +154,8 @@ class HeldGpu(Struct, frozen=True, array_like=True, gc=False):
     """Of the GPU, as `GpuFacts.id`."""
     milli: int = WHOLE
     """Thousandths of its compute and memory."""
+    kind: str = ""
+    """`gpu-island`: it was asked for as one of an island. Another word: the type of the slice that it is."""
 
     def __str__(self) -> str:
         """`GPU-5b1e`, or `GPU-5b1e:0.5`."""
@@ -154,7 +166,9 @@ HeldGpus = tuple[HeldGpu, ...]
 """Of one node, by index of the GPU; (): its node does not bind GPUs, or it asked for none."""
 
 
-def bind_gpus(gpus: Sequence[GpuFacts], held: Mapping[str, int], milli: int) -> HeldGpus | None:
+def bind_gpus(
+    gpus: Sequence[GpuFacts], held: Mapping[str, int], milli: int, *, one_island: bool = False
+) -> HeldGpus | None:
     """Choose what of a node's GPUs an attempt holds; None: they cannot hold it as things stand.
 
     Whole GPUs are free ones, by `choose_gpus`. A part comes of one GPU: of those in part held already the one with the
@@ -164,19 +178,28 @@ def bind_gpus(gpus: Sequence[GpuFacts], held: Mapping[str, int], milli: int) -> 
         gpus: that the node binds.
         held: of each GPU, by its id, the thousandths that others hold.
         milli: wanted, thousandths.
+        one_island: only whole ones of one link island will do.
     """
     whole, part = divmod(milli, WHOLE)
     free = {gpu.index for gpu in gpus if not held.get(gpu.id)}
+    if one_island and free_of_one_island(gpus, free) < whole:
+        return None
     chosen = choose_gpus(gpus, free, whole) if whole else ()
     if len(chosen) < whole:
         return None
-    found = [HeldGpu(gpu.id) for gpu in gpus if gpu.index in chosen]
+    kind = GPU_ISLAND if one_island else ""
+    found = [HeldGpu(gpu.id, WHOLE, kind) for gpu in gpus if gpu.index in chosen]
     if part:
         shared = _part_of(gpus, held, part, free.difference(chosen))
         if shared is None:
             return None
         found.append(HeldGpu(shared, part))
     return tuple(found)
+
+
+def free_of_one_island(gpus: Sequence[GpuFacts], free: Collection[int]) -> int:
+    """How many of the free GPUs one link island has at most."""
+    return max((sum(index in free for index in island) for island in link_islands(gpus)), default=0)
 
 
 def _part_of(gpus: Sequence[GpuFacts], held: Mapping[str, int], part: int, free: Collection[int]) -> str | None:
@@ -193,25 +216,6 @@ def beside(milli: int) -> dict[str, int]:
     return {name: amount for name, amount in ((GPU_WHOLE, whole * WHOLE), (GPU_PART, part)) if amount}
 
 
-def left_beside(capacity: Mapping[str, int], reserve: Mapping[str, int]) -> dict[str, int]:
-    """What work without GPUs may use of a node, of the resources in `reserve`: all but its part for each GPU.
-
-    Args:
-        reserve: amounts for each whole GPU.
-    """
-    gpus = capacity.get(GPU, 0)
-    return {
-        BESIDE_GPUS[name]: max(capacity.get(name, 0) - amount * gpus // WHOLE, 0) for name, amount in reserve.items()
-    }
-
-
-def asked_beside(request: Mapping[str, int], reserve: Mapping[str, int]) -> dict[str, int]:
-    """What a request asks for of what `left_beside` counts: nothing if it asks for GPUs."""
-    if request.get(GPU, 0):
-        return {}
-    return {BESIDE_GPUS[name]: request[name] for name in reserve if request.get(name, 0)}
-
-
 def withheld_beside(gpus: Sequence[GpuFacts], held: Iterable[HeldGpu]) -> dict[str, int]:
     """What of these is withheld on a node, so that what is left of them is what its GPUs can hold; {} where none is
     shared.
@@ -223,6 +227,8 @@ def withheld_beside(gpus: Sequence[GpuFacts], held: Iterable[HeldGpu]) -> dict[s
     used = {gpu.id: 0 for gpu in gpus}
     whole = part = 0
     for one in held:
+        if one.kind not in ("", GPU_ISLAND):
+            continue  # slices add up
         if one.milli == WHOLE:
             whole += WHOLE
         else:
@@ -237,3 +243,21 @@ def withheld_beside(gpus: Sequence[GpuFacts], held: Iterable[HeldGpu]) -> dict[s
         GPU_PART: WHOLE - part - max((WHOLE - milli for milli in used.values()), default=0),
     }
     return {name: amount for name, amount in left.items() if amount}
+
+
+def withheld_of_island(gpus: Sequence[GpuFacts], held: Iterable[HeldGpu]) -> dict[str, int]:
+    """What of `gpu-island` is withheld on a node, so that what is left of it is what one of its islands has free; {}
+    for nothing.
+
+    Args:
+        gpus: that the node binds.
+        held: by all that runs there.
+    """
+    asked, used = 0, set[str]()
+    for one in held:
+        asked += one.kind == GPU_ISLAND
+        used.add(one.id)
+    every = {gpu.index for gpu in gpus}
+    free = {gpu.index for gpu in gpus if gpu.id not in used}
+    left = free_of_one_island(gpus, every) - asked - free_of_one_island(gpus, free)
+    return {GPU_ISLAND: left} if left else {}

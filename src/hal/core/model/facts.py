@@ -21,6 +21,8 @@ MAX_LINK: Final = 8
 """Most characters of the word for a link between GPUs."""
 MAX_GPU_FILES: Final = 8
 """Device files of one GPU."""
+MAX_SLICES: Final = 16
+"""Slices of one GPU in MIG mode."""
 MAX_TOLD: Final = 1_024
 """Most characters of a text that a node reports, for example a domain path."""
 MAX_AMOUNT: Final = 1 << 53
@@ -100,6 +102,18 @@ class DiskFacts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """When the agent dialled."""
 
 
+class SliceFacts(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One slice of a GPU in MIG mode."""
+
+    type: str = ""
+    """Its profile: `1g.10gb` has one of seven compute slices and 10 GB."""
+    uuid: str = ""
+    """`MIG-…`."""
+    memory_bytes: int = 0
+    files: tuple[str, ...] = ()
+    """Device files that are its own, beside those of its GPU."""
+
+
 class GpuFacts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One GPU, as NVML or the kernel reports it, or `[[node.gpus]]` of hal.toml declares it."""
 
@@ -121,6 +135,9 @@ class GpuFacts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     itself, or not known. `XGMI` is AMD's link. () where no other is there."""
     files: tuple[str, ...] = ()
     """Device files that are its own: `/dev/nvidia0`."""
+    mig: bool = False
+    """It is in MIG mode, and given by its slices only."""
+    slices: tuple[SliceFacts, ...] = ()
 
     @property
     def id(self) -> str:
@@ -180,6 +197,15 @@ def bound_facts(facts: Facts) -> Facts:
                 **_bounded(one) | {"uuid": one_line(one.uuid, MAX_TEXT), "vendor": one_line(one.vendor, MAX_TEXT)},
                 links=tuple(one_line(link, MAX_LINK) for link in one.links[:MAX_PARTS]),
                 files=tuple(one_line(file, MAX_TEXT) for file in one.files[:MAX_GPU_FILES]),
+                slices=tuple(
+                    SliceFacts(
+                        type=one_line(part.type, MAX_TEXT),
+                        uuid=one_line(part.uuid, MAX_TEXT),
+                        memory_bytes=max(0, min(part.memory_bytes, MAX_AMOUNT)),
+                        files=tuple(one_line(file, MAX_TEXT) for file in part.files[:MAX_GPU_FILES]),
+                    )
+                    for part in one.slices[:MAX_SLICES]
+                ),
             )
             for one in facts.gpus[:MAX_PARTS]
         ),

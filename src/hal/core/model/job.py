@@ -25,6 +25,7 @@ from hal.core.model.dependency import (
     canonical_dependencies,
     each_dependency,
 )
+from hal.core.model.devices import GPU, GPU_ISLAND, WHOLE
 from hal.core.model.errors import SpecError, shown
 from hal.core.model.gate import JobGate, check_gates
 from hal.core.model.notification import Notification, check_notifications
@@ -38,7 +39,7 @@ from hal.core.model.taint import check_tolerated
 from hal.core.model.topology.packing import packing_of
 from hal.core.model.topology.tree import check_level_name
 from hal.core.model.trace_context import trace_id_of
-from hal.core.model.units import MAX_AMOUNT, Duration
+from hal.core.model.units import MAX_AMOUNT, Duration, format_amount
 
 MAX_NODES: Final = 100_000
 """Widest gang."""
@@ -423,6 +424,7 @@ def check_spec(spec: JobSpec, known: JobSpec | None = None) -> JobSpec:
         spec.array.check(known.array if known is not None else None)
     if not spec.request:
         raise SpecError("request: no resource is given", hint="a task needs at least some cpu, like cpu = 0.1")
+    _check_island(spec.request)
     _check_licences(spec.licences)
     _check_env(spec.env)
     _check_labels(spec)
@@ -460,6 +462,15 @@ def check_spec(spec: JobSpec, known: JobSpec | None = None) -> JobSpec:
             raise SpecError("signal: would be sent before the job starts", hint="make `before` shorter than walltime")
     _refuse_unbuilt(spec)
     return _canonical(spec)
+
+
+def _check_island(request: Mapping[str, int]) -> None:
+    linked = request.get(GPU_ISLAND, 0)
+    if linked and linked * WHOLE != request.get(GPU, 0):
+        raise SpecError(
+            f"request.{GPU_ISLAND}: {linked}, beside {format_amount(GPU, request.get(GPU, 0))} gpu",
+            hint="all GPUs of the job are of one link island, or it does not matter: write the same number, or none",
+        )
 
 
 def _check_pack(spec: JobSpec) -> JobSpec:

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from hal.core.model.errors import SpecError
 from hal.core.model.facts import check_domain
+from hal.core.model.gpu_slices import offered_gpus
 from hal.core.model.node_address import check_node_address
 from hal.core.model.node_config import check_labels
 from hal.core.model.units import resource_name
@@ -102,8 +103,10 @@ def parse_arguments(program: str, argv: list[str]) -> NodeArguments:
         capacity["cpu"] = found.cpu_milli or len(os.sched_getaffinity(0)) * 1000
     if found.memory or "memory" not in capacity:
         capacity["memory"] = found.memory or os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    if "gpu" not in capacity and (gpus := len(machine_gpus(declared))):
-        capacity["gpu"] = gpus * 1000
+    if "gpu" not in capacity:
+        there = machine_gpus(declared)
+        own = offered_gpus(gpu for gpu in there if gpus_given is None or gpu.index in gpus_given)
+        capacity = {**own, **capacity}
     return NodeArguments(
         os.path.abspath(found.home),
         found.node,

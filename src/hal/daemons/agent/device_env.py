@@ -13,6 +13,8 @@ from hal.wire.frames.agent_keeper import StepDevice
 WHOLE: Final = 1_000
 NVIDIA: Final = "nvidia"
 AMD: Final = "amd"
+SLICES: Final = "MIG-"
+"""How the uuids of slices begin."""
 
 
 def device_env(devices: tuple[StepDevice, ...], *, hidden: bool = False) -> dict[str, str]:
@@ -29,7 +31,7 @@ def device_env(devices: tuple[StepDevice, ...], *, hidden: bool = False) -> dict
     own = [device for device in devices if device.vendor == NVIDIA]
     if own:
         env["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # as the node counts them; CUDA's own order is by speed
-        env["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, range(len(own)))) if hidden else ",".join(map(_named, own))
+        env["CUDA_VISIBLE_DEVICES"] = _cuda_devices(own, hidden=hidden)
     amds = [device for device in devices if device.vendor == AMD]
     if amds:
         env["ROCR_VISIBLE_DEVICES"] = ",".join(device.uuid or str(device.index) for device in amds)
@@ -42,8 +44,19 @@ def device_env(devices: tuple[StepDevice, ...], *, hidden: bool = False) -> dict
     return env
 
 
+def _cuda_devices(own: list[StepDevice], *, hidden: bool) -> str:
+    """Name them as CUDA does: it knows slices by their uuids, and does not take these beside indexes."""
+    if any(map(_is_slice, own)):
+        return ",".join(device.uuid or str(device.index) for device in own)
+    return ",".join(map(str, range(len(own)))) if hidden else ",".join(map(_named, own))
+
+
+def _is_slice(device: StepDevice) -> bool:
+    return device.uuid.startswith(SLICES)
+
+
 def _named(device: StepDevice) -> str:
-    return str(device.index) if device.index >= 0 else device.uuid
+    return str(device.index) if device.index >= 0 and not _is_slice(device) else device.uuid
 
 
 def _share_env(device: StepDevice) -> dict[str, str]:

@@ -161,6 +161,7 @@ def _config(file: Sections) -> Config:
             reservations=engine.reservations,
             slice_work=engine.slice_work,
             gpu_parts=engine.gpu_parts,
+            gpu_islands=engine.gpu_islands,
             gpu_reserve=dict(engine.gpu_reserve),
             preempt=engine.preempt,
             compaction=engine.compaction,

@@ -95,6 +95,7 @@ class EngineSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         tuple[str, ...], Meta(description="names of filters from other packages; a node must pass all of them")
     ] = ()
     gpu_parts: Annotated[bool, Meta(description="several jobs may share a GPU of a node that binds them")] = False
+    gpu_islands: Annotated[bool, Meta(description="jobs may ask for GPUs of one link island")] = False
     gpu_reserve: Annotated[
         Resources,
         Meta(description="cpu and memory of a node that work without GPUs must leave for each of its GPUs"),

@@ -13,10 +13,10 @@ from msgspec import Struct, field
 
 from hal.core.model import SpecError
 from hal.core.model.codec import convert
-from hal.core.model.declared_gpus import GpuSection, declared_gpus
-from hal.core.model.devices import GPU, WHOLE
+from hal.core.model.declared_gpus import GpuSection, SliceSection, check_gpus, declared_gpus
 from hal.core.model.errors import shown
 from hal.core.model.facts import AUTOMATIC, CORES_LABEL, MAX_PARTS, Facts, automatic_labels
+from hal.core.model.gpu_slices import offered_gpus
 from hal.core.model.resources import Resources
 from hal.core.model.taint import taints_of
 from hal.core.model.topology.node_lists import expand_names, natural_key
@@ -37,6 +37,8 @@ class NodeSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """How many, or `MODEL:N`."""
     gpus_linked: int = 0
     """So many neighbours are one link island; 0: none are linked."""
+    gpu_slices: tuple[str, ...] = ()
+    """Each of its GPUs is in MIG mode, and divided so."""
     resources: dict[str, Any] = field(default_factory=dict)
     """Further amounts, by name."""
     labels: dict[str, str] = field(default_factory=dict)
@@ -60,7 +62,7 @@ class Cluster(Struct, frozen=True, eq=False):
     @property
     def gpus(self) -> int:
         """GPUs of all nodes."""
-        return sum(row.capacity.get(GPU, 0) for row in self.rows) // WHOLE
+        return sum(len(row.about.facts.gpus) for row in self.rows)
 
 
 def cluster_of(name: str, nodes: Mapping[str, Any], topology: Topology | None) -> Cluster:
@@ -97,12 +99,11 @@ def _row(node: str, section: NodeSection) -> NodeRow:
         "memory": parse_amount("memory", section.memory, field="memory"),
     }
     gpus = _gpus(section)
-    if gpus:
-        capacity[GPU] = len(gpus) * WHOLE
     for label in section.labels:
         if label.startswith(AUTOMATIC):
             raise SpecError(f"labels: '{shown(label)}' is one that HAL makes", hint="give it another name")
     facts = Facts(gpus=declared_gpus(gpus), bound_gpus=tuple(range(len(gpus))))
+    capacity |= offered_gpus(facts.gpus)
     labels = {
         **section.labels,
         **automatic_labels(node, facts),
@@ -122,4 +123,15 @@ def _gpus(section: NodeSection) -> tuple[GpuSection, ...]:
     linked = section.gpus_linked
     if not 0 <= count <= MAX_PARTS or not 0 <= linked <= MAX_PARTS:
         raise SpecError(f"gpus: {count} GPUs, {linked} of them linked", hint=f"0 to {MAX_PARTS}")
-    return tuple(GpuSection(model=model, island=f"i{at // linked}" if linked > 1 else "") for at in range(count))
+    if section.gpu_slices and linked:
+        raise SpecError("gpus_linked: GPUs in MIG mode are not linked", hint="leave it out, or gpu_slices")
+    gpus = tuple(
+        GpuSection(
+            model=model,
+            island=f"i{at // linked}" if linked > 1 else "",
+            slices=tuple(SliceSection(type=one, uuid=f"MIG-{at}-{n}") for n, one in enumerate(section.gpu_slices)),
+        )
+        for at in range(count)
+    )
+    check_gpus(gpus)
+    return gpus

@@ -13,8 +13,9 @@ from typing import NamedTuple
 from hal.core.engine.config import EngineConfig
 from hal.core.engine.events import NodeSpec
 from hal.core.model import InternalError
-from hal.core.model.devices import GPU, WHOLE, HeldGpus, link_islands
+from hal.core.model.devices import WHOLE, HeldGpu, HeldGpus, link_islands
 from hal.core.model.facts import GPU_LABEL
+from hal.core.model.gpu_slices import gpu_milli, slice_milli, slice_resource
 from hal.daemons.twin.cluster import Cluster
 from hal.planes.tasks import GpuBook, node_spec
 from hal.store.operations import NodeRow
@@ -53,14 +54,17 @@ class GpuUse:
         """
         self._topology = cluster.topology
         self._rows = {row.name: row for row in cluster.rows}
-        self._book = GpuBook(parts=engine.gpu_parts)
+        self._book = GpuBook(parts=engine.gpu_parts, islands=engine.gpu_islands)
         self._reserve = engine.gpu_reserve
         self._held: dict[int, tuple[tuple[str, ...], tuple[HeldGpus, ...]]] = {}
         """By job: its nodes, and what it holds of each."""
-        self._models = {row.name: row.labels.get(GPU_LABEL, NO_MODEL) for row in cluster.rows if GPU in row.capacity}
+        self._gpus = cluster.gpus
+        self._models = {
+            row.name: row.labels.get(GPU_LABEL, NO_MODEL) for row in cluster.rows if gpu_milli(row.capacity)
+        }
         self._there: Counter[str] = Counter()
         for name, model in self._models.items():
-            self._there[model] += self._rows[name].capacity[GPU]
+            self._there[model] += gpu_milli(self._rows[name].capacity)
         self._now: Counter[str] = Counter()
         """Thousandths held, by model."""
         self._sums: Counter[str] = Counter()
@@ -76,7 +80,7 @@ class GpuUse:
 
     def untold(self) -> tuple[NodeSpec, ...]:
         """Nodes of which the engine is to be told that other parts of GPUs are left."""
-        if not self._book.parts:
+        if not self._book.tells:
             return ()
         return tuple(
             node_spec(row, self._book, self._topology, self._reserve) for row in self._book.take_untold(self._rows)
@@ -87,7 +91,7 @@ class GpuUse:
         self._pass(now_ms)
         self._wanted += change
 
-    def start(self, job: int, nodes: tuple[str, ...], milli: int, now_ms: int) -> bool:
+    def start(self, job: int, nodes: tuple[str, ...], request: Mapping[str, int], now_ms: int) -> bool:
         """Choose and hold what a job that starts has of each of its nodes.
 
         Returns:
@@ -97,21 +101,22 @@ class GpuUse:
         """
         chosen: list[HeldGpus] = []
         for node in nodes:
-            held = self._book.bind(self._rows[node], milli)
+            held = self._book.bind(self._rows[node], request)
             if held is None:
-                if self._book.parts:
+                if self._book.tells:
                     return False
-                raise InternalError(f"job {job} was started on {node}, which has not {milli / WHOLE:g} free GPUs")
+                raise InternalError(f"job {job} was started on {node}, whose GPUs that are free do not hold it")
             chosen.append(held)
         self._pass(now_ms)
         gpus = tuple(chosen)
         self._book.take(nodes, gpus)
         self._held[job] = (nodes, gpus)
         for node, of_node in zip(nodes, gpus, strict=True):
-            self._now[self._models[node]] += sum(one.milli for one in of_node)
-            if len(of_node) > 1:
+            self._now[self._models[node]] += sum(map(_milli, of_node))
+            whole = [one for one in of_node if one.id in self._island_of[node]]
+            if len(whole) > 1:
                 self._starts += 1
-                self._islands += len({self._island_of[node][one.id] for one in of_node})
+                self._islands += len({self._island_of[node][one.id] for one in whole})
         self._check(nodes)
         return True
 
@@ -124,7 +129,7 @@ class GpuUse:
         nodes, gpus = found
         self._book.give(nodes, gpus)
         for node, of_node in zip(nodes, gpus, strict=True):
-            self._now[self._models[node]] -= sum(one.milli for one in of_node)
+            self._now[self._models[node]] -= sum(map(_milli, of_node))
 
     def held_by(self, job: int) -> str:
         """What a running job holds, in words: `n1: 0 1, n2: 3`; '' for none."""
@@ -141,7 +146,7 @@ class GpuUse:
         span = max(self._at_ms - self._began_ms, 1)
         in_all = self._there.total()
         return GpuFigures(
-            gpus=in_all // WHOLE,
+            gpus=self._gpus,
             allocated=self._sums.total() / (in_all * span),
             allocated_in_demand=self._sum_wanted / (in_all * self._wanted_ms) if self._wanted_ms else None,
             by_model={model: self._sums[model] / (there * span) for model, there in sorted(self._there.items())},
@@ -165,6 +170,11 @@ class GpuUse:
             for gpu, milli in self._book.held(node).items():
                 if milli > WHOLE:
                     raise InternalError(f"GPU {gpu} of {node} is given {milli / WHOLE:g} times")
+
+
+def _milli(held: HeldGpu) -> int:
+    """How much of a GPU it is; a slice is as much as it has of its compute."""
+    return slice_milli(slice_resource(held.kind)) or held.milli
 
 
 def _islands(row: NodeRow) -> dict[str, int]:

@@ -35,7 +35,7 @@ from hal.core.engine.views import pending, share_rows
 from hal.core.engine.why.explain import explain
 from hal.core.kernels.structures.layout import MODE_SUSPEND
 from hal.core.model import InternalError
-from hal.core.model.devices import GPU
+from hal.core.model.gpu_slices import gpu_milli
 from hal.core.model.policy import DEFAULT_QUEUE
 from hal.daemons.twin.extensions import NOT_GROWN, Extended, ExtensionFigures, Extensions, Gone, Grown
 from hal.daemons.twin.gang_domains import GangDomains, GangFigures
@@ -403,9 +403,8 @@ class _Replay:
         start = plan.starts[place]
         first, width = int(start["row_offset"]), int(start["row_count"])
         nodes = tuple(map(self.state.node_name, plan.rows[first : first + width].tolist()))
-        milli = self._gpus_of(at)
-        if milli:
-            if not self.gpus.start(at, nodes, milli, self.now):
+        if self._gpus_of(at):
+            if not self.gpus.start(at, nodes, self._whose(at)[1].request, self.now):
                 self.refused.append(start)
                 return False
             self.gpus.wants(-1, self.now)
@@ -448,7 +447,7 @@ class _Replay:
 
     def _gpus_of(self, at: int) -> int:
         """What a job asks for of each of its nodes, thousandths."""
-        return self._whose(at)[1].request.get(GPU, 0)
+        return gpu_milli(self._whose(at)[1].request)
 
     def _move(self, plan: Plan) -> None:
         """Preempt, suspend and resume running work."""

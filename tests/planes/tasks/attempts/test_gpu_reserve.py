@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 from hal.core.engine.checks.invariants import check_invariants
 from hal.core.engine.config import Backfill, EngineConfig
 from hal.core.model import Reason
-from hal.core.model.devices import asked_beside, left_beside
+from hal.core.model.gpu_reserves import asked_beside, left_beside
 from tests.examples import examples
 from tests.planes.tasks.gpu_site import GpuSite
 

@@ -15,7 +15,7 @@ from hal.core.engine.classes import ClassSpec
 from hal.core.engine.state import State
 from hal.core.engine.why.foresight import admitted, together
 from hal.core.kernels.structures import layout as L
-from hal.core.model.devices import COUNTED_BESIDE
+from hal.core.model.devices import COUNTED_BESIDE, GPU_ISLAND
 from hal.core.model.facts import GPUS_LABEL, SANDBOX_LABEL
 from hal.core.model.offer import Offer
 from hal.core.model.taint import untolerated
@@ -87,6 +87,9 @@ def never_fits(
             mend = f"its sandbox, or its queue's, needs {SANDBOXES_NEED}"
         elif any(part.key == GPUS_LABEL for part in spec.constraints):
             mend = "ask for whole GPUs, or let several jobs share one: `gpu_parts = true` under [engine] of hal.toml"
+    elif short.resource == GPU_ISLAND and GPU_ISLAND not in state.nodes.resources:
+        until = "a node whose GPUs are linked"
+        mend = "let jobs ask for GPUs of one island: `gpu_islands = true` under [engine] of hal.toml"
     elif not short.largest:
         named = [state.nodes.resources[at] for at in np.flatnonzero(state.nodes.capacity.any(axis=0)).tolist()]
         there = [name for name in named if name not in COUNTED_BESIDE]

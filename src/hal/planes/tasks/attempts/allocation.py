@@ -12,8 +12,9 @@ from msgspec.structs import replace
 from hal.core.engine.plan import Rows, StartRows
 from hal.core.lifecycle import TASK, TaskEvent, transition
 from hal.core.model import AttemptState, EventKind, InternalError, StepId, TaskState
-from hal.core.model.devices import GPU, HeldGpus
-from hal.core.model.facts import Facts
+from hal.core.model.devices import HeldGpus
+from hal.core.model.facts import Facts, GpuFacts, SliceFacts
+from hal.core.model.gpu_slices import gpu_milli
 from hal.planes.tasks.attempts.credit import CREDIT_MS, credit_now, first_untried
 from hal.planes.tasks.attempts.step_templates import extension_template, holding_template, step_template
 from hal.planes.tasks.live.attempt import Attempt
@@ -24,6 +25,7 @@ from hal.planes.tasks.table.extensions import BASE
 from hal.planes.tasks.table.orders import OF_EXTENSIONS
 from hal.planes.tasks.table.propagation import settle
 from hal.planes.tasks.table.table import JobTable
+from hal.wire.bounds import MAX_DEVICE_FILES
 from hal.wire.frames.agent_keeper import StepDevice, StepStart
 
 
@@ -60,7 +62,7 @@ def allocate(
         if task_range is None or task_range.attempt != number:
             raise InternalError(f"the engine started attempt {number} of {job_id}.{task}, which does not wait for it")
         nodes = tuple(names[offset : offset + width])
-        gpus = _bind_gpus(table, job, nodes) if GPU in job.spec.request else ()
+        gpus = _bind_gpus(table, job, nodes) if gpu_milli(job.spec.request) else ()
         if gpus is None:
             table.draft.feed.refuse(job_id, task, number)
             refused += 1
@@ -118,15 +120,14 @@ def _begin_attempt(
 def _bind_gpus(table: JobTable, job: LiveJob, nodes: tuple[str, ...]) -> tuple[HeldGpus, ...] | None:
     """Choose GPUs for a new attempt on each of its nodes, in rank order, and hold them; () where no node binds any.
 
-    None: an attempt that the same plan starts there has taken what would hold it. That happens only where GPUs are
-    shared: the engine is told what is left of them when it has made a plan, not in the middle of one.
+    None: an attempt that the same plan starts there has taken what would hold it. That happens only where what is left
+    of GPUs is no sum: the engine is told of it when it has made a plan, not in the middle of one.
     """
-    milli = job.spec.request[GPU]
     gpus: list[HeldGpus] = []
     for node in nodes:
         row = table.nodes.get(node)
-        held = () if row is None else table.gpus.bind(row, milli)
-        if held is None and table.gpus.parts:
+        held = () if row is None else table.gpus.bind(row, job.spec.request)
+        if held is None and table.gpus.tells:
             return None
         gpus.append(held or ())
     if not any(gpus):
@@ -222,16 +223,19 @@ def _devices(table: JobTable, attempt: Attempt, node: str, rank: int) -> tuple[S
     """What a step is told of its GPUs; of one that its node no longer has, what it was called."""
     row = table.nodes.get(node)
     facts = Facts() if row is None else row.about.facts
-    known = {gpu.id: gpu for gpu in facts.gpus}
+    known: dict[str, tuple[GpuFacts, SliceFacts | None]] = {gpu.id: (gpu, None) for gpu in facts.gpus}
+    known |= {one.uuid: (gpu, one) for gpu in facts.gpus for one in gpu.slices}
     near = {numa.id: numa.cpus for numa in facts.numa}
     told = []
     for held in attempt.gpus[rank]:
-        gpu = known.get(held.id)
-        if gpu is None:
+        if held.id not in known:
             told.append(StepDevice(-1, held.id, held.milli))
-        else:
-            cpus = gpu.cpus or near.get(gpu.numa, "")
-            told.append(
-                StepDevice(gpu.index, gpu.uuid, held.milli, gpu.vendor, gpu.files, max(gpu.memory_bytes, 0), cpus)
-            )
+            continue
+        gpu, part = known[held.id]
+        uuid, files, memory_bytes = gpu.uuid, gpu.files, gpu.memory_bytes
+        if part is not None:
+            uuid, memory_bytes = part.uuid, part.memory_bytes
+            files = (*files, *part.files)[:MAX_DEVICE_FILES] if files and part.files else ()
+        cpus = gpu.cpus or near.get(gpu.numa, "")
+        told.append(StepDevice(gpu.index, uuid, held.milli, gpu.vendor, files, max(memory_bytes, 0), cpus))
     return tuple(told)

@@ -14,6 +14,7 @@ from hal.core.model import Dialect, JobSpec, OnHangup, OnNodeLost, OpenMode, Ser
 from hal.core.model.bundle import FILES_GATE, STAGE_MS
 from hal.core.model.dialects import job_variables
 from hal.core.model.gate import GatePhase, GatePolicy
+from hal.core.model.gpu_slices import gpu_milli
 from hal.core.model.path_patterns import expand_path, values_of_job
 from hal.core.model.rank_variables import MASTER_ADDR, MASTER_PORT
 from hal.core.model.step_token import job_key
@@ -106,7 +107,7 @@ def step_template(job: LiveJob, secret: str, reached_at: Mapping[str, str]) -> S
         append=spec.open_mode is OpenMode.APPEND,
         cpu_milli=cpu_milli,
         memory_bytes=memory_bytes,
-        gpu_milli=request.get("gpu", 0),
+        gpu_milli=gpu_milli(request),
         walltime_ms=job.walltime_ms or 0,
         signal=signal.name if signal else "",
         signal_before_ms=int(signal.before) if signal else 0,

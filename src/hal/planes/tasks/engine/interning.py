@@ -15,8 +15,9 @@ from msgspec.structs import replace
 from hal.core.engine.classes import ClassSpec, Match, OwnerSpec, Requirement, Term
 from hal.core.model import JobSpec, Resources
 from hal.core.model.affinity import affinity_of, followed
-from hal.core.model.devices import GPU, WHOLE, asked_beside, beside
+from hal.core.model.devices import GPU, WHOLE, beside
 from hal.core.model.facts import GPUS_LABEL, NODE_LABEL, SANDBOX_LABEL, WHOLE_GPUS
+from hal.core.model.gpu_reserves import asked_beside
 from hal.core.model.job import Constraint, Operator
 from hal.core.model.policy_scope import Owner
 from hal.core.model.topology.packing import packed_level

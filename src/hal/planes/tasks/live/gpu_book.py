@@ -8,44 +8,80 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
-from hal.core.model.devices import GPU, HeldGpu, HeldGpus, bind_gpus, bound_gpus, withheld_beside
+from hal.core.model.devices import (
+    GPU,
+    GPU_ISLAND,
+    HeldGpu,
+    HeldGpus,
+    bind_gpus,
+    bound_gpus,
+    withheld_beside,
+    withheld_of_island,
+)
 from hal.core.model.facts import GpuFacts
+from hal.core.model.gpu_slices import BoundSlices, bind_slices, bound_slices, slices_in
 from hal.planes.tasks.live.attempt import Attempt
 from hal.store.operations import NodeRow
+
+
+class _Bound(NamedTuple):
+    """What a node binds, with the row from which it follows."""
+
+    row: NodeRow
+    gpus: tuple[GpuFacts, ...]
+    slices: BoundSlices
 
 
 class GpuBook:
     """The GPUs of all nodes that bind them."""
 
-    def __init__(self, *, parts: bool = False) -> None:
+    def __init__(self, *, parts: bool = False, islands: bool = False) -> None:
         """Args:
         parts: several attempts may share a GPU.
+        islands: attempts may ask for GPUs of one link island.
         """
         self.parts = parts
+        self.islands = islands
+        self.tells = parts or islands
+        """What is left of GPUs is no sum, so the engine is told of it."""
         self._held: dict[str, dict[str, int]] = {}
         """By node and GPU: the thousandths that attempts hold, above 0."""
         self._shared: dict[str, Counter[HeldGpu]] = {}
-        """With parts: all that attempts hold of each node, with how many of them hold as much."""
+        """Where it tells: all that attempts hold of each node, with how many of them hold as much."""
         self._touched: set[str] = set()
-        """With parts: nodes on which what is held has changed since the engine was told."""
+        """The same: nodes on which what is held has changed since the engine was told."""
         self._told: dict[str, dict[str, int]] = {}
-        """With parts: what the engine was told to withhold of each node, where that is anything."""
-        self._known: dict[str, tuple[NodeRow, tuple[GpuFacts, ...]]] = {}
-        """What a node binds, with the row from which it follows."""
+        """The same: what the engine was told to withhold of each node, where that is anything."""
+        self._known: dict[str, _Bound] = {}
+        """By node."""
 
     def gpus_of(self, row: NodeRow) -> tuple[GpuFacts, ...]:
-        """The GPUs that a node binds; () where it only counts them."""
-        known = self._known.get(row.name)
-        if known is None or known[0] is not row:
-            known = self._known[row.name] = (row, bound_gpus(row.about.facts, row.capacity.get(GPU, 0)))
-        return known[1]
+        """The whole GPUs that a node binds; () where it only counts them."""
+        return self._bound(row).gpus
 
-    def bind(self, row: NodeRow, milli: int) -> HeldGpus | None:
+    def _bound(self, row: NodeRow) -> _Bound:
+        known = self._known.get(row.name)
+        if known is None or known.row is not row:
+            facts = row.about.facts
+            whole = bound_gpus(facts, row.capacity.get(GPU, 0))
+            known = self._known[row.name] = _Bound(row, whole, bound_slices(facts, row.capacity))
+        return known
+
+    def bind(self, row: NodeRow, request: Mapping[str, int]) -> HeldGpus | None:
         """Choose what an attempt holds of a node that was started there; None: its GPUs cannot hold it as things
         stand. `take` must follow."""
-        gpus = self.gpus_of(row)
-        return bind_gpus(gpus, self._held.get(row.name, {}), milli) if gpus else ()
+        bound, held = self._bound(row), self._held.get(row.name, {})
+        found: HeldGpus | None = ()
+        if bound.gpus and GPU in request:
+            found = bind_gpus(bound.gpus, held, request[GPU], one_island=GPU_ISLAND in request)
+        for name, count in slices_in(request).items() if bound.slices else ():
+            of_type = bind_slices(bound.slices[name], held, count) if name in bound.slices else ()
+            if found is None or of_type is None:
+                return None
+            found += of_type
+        return found
 
     def take(self, nodes: Iterable[str], gpus: Iterable[HeldGpus]) -> None:
         """An attempt begins to hold them on its nodes, in rank order."""
@@ -53,7 +89,7 @@ class GpuBook:
             held = self._held.setdefault(node, {})
             for one in of_node:
                 held[one.id] = held.get(one.id, 0) + one.milli
-            if self.parts and of_node:
+            if self.tells and of_node:
                 self._shared.setdefault(node, Counter()).update(of_node)
                 self._touched.add(node)
 
@@ -69,7 +105,7 @@ class GpuBook:
                     held.pop(one.id, None)
             if not held:
                 self._held.pop(node, None)
-            if self.parts and of_node:
+            if self.tells and of_node:
                 shared = self._shared[node]
                 shared.subtract(of_node)
                 self._shared[node] = +shared
@@ -88,12 +124,16 @@ class GpuBook:
                 self.give(attempt.nodes, attempt.gpus)
 
     def withheld(self, row: NodeRow) -> dict[str, int]:
-        """With parts: what the engine is to withhold of a node (see `hal.core.model.devices.withheld_beside`)."""
+        """What the engine is to withhold of a node (see `withheld_beside` and `withheld_of_island` in
+        `hal.core.model.devices`)."""
         held = self._shared.get(row.name)
-        return withheld_beside(self.gpus_of(row), held.elements()) if held else {}
+        if not held:
+            return {}
+        found = withheld_beside(self.gpus_of(row), held.elements()) if self.parts else {}
+        return found | withheld_of_island(self.gpus_of(row), held.elements()) if self.islands else found
 
     def take_untold(self, nodes: Mapping[str, NodeRow]) -> list[NodeRow]:
-        """With parts: the nodes of which the engine is to withhold something else than it was told last; it is told
+        """The nodes of which the engine is to withhold something else than it was told last; it is told
         now."""
         untold = []
         for name in sorted(self._touched):
@@ -108,7 +148,7 @@ class GpuBook:
         return untold
 
     def begin(self, nodes: Iterable[NodeRow]) -> None:
-        """With parts: the engine begins anew, and is told of all of these as they are."""
+        """The engine begins anew, and is told of all of these as they are."""
         self._touched.clear()
         self._told = {row.name: now for row in nodes if (now := self.withheld(row))}
 

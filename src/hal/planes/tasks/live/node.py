@@ -12,8 +12,9 @@ from msgspec.structs import replace
 
 from hal.core.engine.events import Health, NodeSpec
 from hal.core.model import NodeState
-from hal.core.model.devices import GPU, GPU_PART, GPU_WHOLE, WHOLE, left_beside
+from hal.core.model.devices import GPU, GPU_ISLAND, GPU_PART, GPU_WHOLE, WHOLE, free_of_one_island
 from hal.core.model.facts import GPUS_LABEL, WHOLE_GPUS
+from hal.core.model.gpu_reserves import left_beside
 from hal.core.model.states import AWAY_NODE_STATES
 from hal.core.model.topology.tree import Topology
 from hal.planes.tasks.live.gpu_book import GpuBook
@@ -52,7 +53,8 @@ def node_spec(row: NodeRow, gpus: GpuBook, topology: Topology | None, reserve: M
     Args:
         reserve: what work without GPUs must leave for each of its GPUs.
     """
-    capacity, labels, withheld = row.capacity, row.labels, {}
+    capacity, labels = row.capacity, row.labels
+    withheld: dict[str, int] = {}
     if capacity.get(GPU, 0):
         bound = gpus.gpus_of(row)
         if bound:
@@ -60,7 +62,9 @@ def node_spec(row: NodeRow, gpus: GpuBook, topology: Topology | None, reserve: M
         if gpus.parts:
             amount = capacity[GPU]
             capacity = capacity | {GPU_WHOLE: amount, GPU_PART: WHOLE if bound else amount}
-            withheld = gpus.withheld(row)
+        if gpus.islands and bound:
+            capacity = capacity | {GPU_ISLAND: free_of_one_island(bound, {gpu.index for gpu in bound})}
+        withheld = gpus.withheld(row) if gpus.tells else withheld
     if reserve:
         capacity = capacity | left_beside(row.capacity, reserve)
     domains = () if topology is None else topology.domains_of(row.name, row.labels)

@@ -30,7 +30,8 @@ from hal.core.model import (
     StepId,
     TaskState,
 )
-from hal.core.model.devices import GPU, GPU_PART, GPU_WHOLE, WHOLE, left_beside
+from hal.core.model.devices import GPU, GPU_PART, GPU_WHOLE, WHOLE
+from hal.core.model.gpu_reserves import left_beside
 from hal.core.model.offer import Offer
 from hal.core.model.policy import Policy
 from hal.core.model.policy_scope import Owner
@@ -113,7 +114,7 @@ class JobTable:
         where one gets the same id."""
         self.gates = GateStandings()
         """How the gates of active attempts stand."""
-        self.gpus = GpuBook(parts=config.gpu_parts)
+        self.gpus = GpuBook(parts=config.gpu_parts, islands=config.gpu_islands)
         """Which GPUs the active attempts hold; not stored, for their rows say it."""
         self.ports = PortBook()
         """At which ports the ranks of active attempts meet; not stored, for their rows say it."""
@@ -331,8 +332,8 @@ class JobTable:
         return tuple(replace(one, resources=one.resources | left_beside(one.resources, reserve)) for one in offers)
 
     def feed_shared_gpus(self) -> None:
-        """Tell the engine what is left of the GPUs of nodes on which some are shared, where that has changed."""
-        for row in self.gpus.take_untold(self.nodes) if self.gpus.parts else ():
+        """Tell the engine what is left of the GPUs of nodes where that is no sum and has changed."""
+        for row in self.gpus.take_untold(self.nodes) if self.gpus.tells else ():
             if row.state not in GONE:
                 self.draft.feed.node(self.node_spec(row))
 

@@ -8,8 +8,8 @@ import stat
 
 GPUS = ("/dev/nvidia*", "/dev/nvidia*/*", "/dev/dri/*", "/dev/kfd", "/dev/accel/*")
 """Where drivers of GPUs and other accelerators put theirs."""
-OF_ONE_GPU = ("/dev/nvidia", "/dev/dri/card", "/dev/dri/renderD", "/dev/accel/accel")
-"""How those begin that are a single GPU's, and end with its number."""
+OF_ONE_GPU = ("/dev/nvidia", "/dev/nvidia-caps/nvidia-cap", "/dev/dri/card", "/dev/dri/renderD", "/dev/accel/accel")
+"""How those begin that are a single GPU's, or a slice's of it, and end with a number."""
 MAX_FILES = 200
 """Device files that patterns can name; the rest is not used."""
 
