@@ -431,7 +431,7 @@ class Month:
         milli = task.spec.request.get(GPU, 0)
         if not milli:
             return True
-        chosen = [self.gpus.bind(self.rows[node], milli) for node in task.nodes]
+        chosen = [self.gpus.bind(self.rows[node], task.spec.request) for node in task.nodes]
         found = tuple(one for one in chosen if one is not None)
         if len(found) < len(chosen):
             return False

@@ -345,11 +345,9 @@ class _Replay:
         """Start an extension, if its base still runs and its GPUs are there."""
         start = plan.starts[place]
         nodes = (self.state.node_name(int(plan.rows[int(start["row_offset"])])),)
-        held = self._gpus_of(at)
-        there = self.legs.runs(at)
-        if not there or (
-            held and self.gpus is not None and not self.gpus.start(self._key(at, task), nodes, held, self.now)
-        ):
+        key, request = self._key(at, task), self._whose(at)[1].request
+        gpus = self.gpus if self._gpus_of(at) else None
+        if not self.legs.runs(at) or (gpus is not None and not gpus.start(key, nodes, request, self.now)):
             self.refused.append(start)
             return
         self.extensions.begin(at, task, nodes[0], self.now)
