@@ -24,6 +24,7 @@ NAMES: Final = (
     "acme-cheapest",
     "acme-near-the-end",
     "acme-projects",
+    "acme-quiet",
     "acme-spare-gpus",
     "acme-spread",
     "acme-wide-first",
@@ -84,7 +85,15 @@ def test_the_command_finds_its_policies_by_their_entry_points(package: Path, sit
 def test_a_controller_with_it_decides_by_it(site: Path, monkeypatch: pytest.MonkeyPatch, hal_home: Path) -> None:
     """Its rule fills in a project and refuses; its filter keeps a job off the GPU node, which joined first."""
     monkeypatch.syspath_prepend(site)
-    assert set(load_policies()) == {"wide-first", "spare-gpus", "spread", "cheapest", "near-the-end", "projects"}
+    assert set(load_policies()) == {
+        "wide-first",
+        "spare-gpus",
+        "spread",
+        "cheapest",
+        "quiet",
+        "near-the-end",
+        "projects",
+    }
 
     async def body(hal: Running) -> None:
         await hal.agent("big", cpu_milli=64_000, gpu_milli=8_000)
@@ -142,6 +151,25 @@ def test_a_log_is_simulated_by_it(site: Path, tmp_path: Path) -> None:
     assert [party["name"] for party in run["accounts"]] == ["commons"]
     starts = {line.split(",")[0]: line.split(",")[2] for line in (tmp_path / "jobs.csv").read_text().splitlines()[1:]}
     assert starts == {"1": "10", "2": "0"}
+
+
+def test_gangs_of_a_log_are_simulated_where_it_says(site: Path, tmp_path: Path) -> None:
+    """Racks of 6 and 4 nodes, pairs at 0 and 1 s, six nodes at 2 s. HAL puts both pairs into the second rack; by the
+    policy each is in a rack of its own, so that the six are in two."""
+    (tmp_path / "site.toml").write_text('levels = ["rack"]\n[nodes]\n"n[1-6]" = "r1"\n"n[7-10]" = "r2"\n')
+    (tmp_path / "acme.toml").write_text('[engine]\ndomains = "quiet"\n')
+    jobs = ((1, 0, 4), (2, 1, 4), (3, 2, 12))
+    lines = [f"{n} {at} -1 99 {procs} -1 -1 {procs} 99 -1 1 1 -1 -1 -1 -1 -1 -1\n" for n, at, procs in jobs]
+    (tmp_path / "gangs.swf").write_text("".join(lines))
+    options = ("--topology", "site.toml", "--cpus-per-node", "2", "--json")
+    found = {}
+    for policies in (("--policy", "easy,quiet"), ("--config", "acme.toml")):
+        told = ran("-m", "hal.cli.main", "simulate", "gangs.swf", *options, *policies, at=tmp_path, site=site)
+        found |= {run["policy"]: run for run in json.loads(told)}
+    assert {name: run["gangs"]["mean_domains"]["rack"] for name, run in found.items()} == {
+        "easy": 1.0, "quiet": pytest.approx(4 / 3, abs=0.01), "acme": pytest.approx(4 / 3, abs=0.01),
+    }  # fmt: skip
+    assert found["quiet"]["decides"].endswith("domains quiet")
 
 
 @pytest.mark.slow

@@ -66,6 +66,15 @@ def mask(answer: Answer) -> Policy:
     return Policy("filter/1", mask=answer)
 
 
+def domain_score(answer: Answer) -> Policy:
+    return Policy("domain-score/1", score=answer)
+
+
+def busiest(gang: Any, view: Any, domains: Any) -> Any:
+    """The part of the domain's cores that is in use, by sums over its nodes."""
+    return 1.0 - domains.total(view.free[0]) / np.maximum(domains.total(view.capacity[0]), 1.0)
+
+
 def preempt(answer: Answer) -> Policy:
     return Policy("preempt/1", price=answer)
 
@@ -95,6 +104,10 @@ def emptiest(asked: Any, view: Any) -> Any:
             lambda jobs, view: rounded(jobs.advice["urgency"]),
             lambda buckets, view, now_ms: rounded(buckets.advice["favour"]),
         ),
+        domain_score(lambda gang, view, domains: np.ones(domains.domains, np.float32)),
+        domain_score(lambda gang, view, domains: domains.gang_nodes / np.maximum(domains.nodes, 1)),
+        domain_score(lambda gang, view, domains: np.where(domains.fits >= gang.nodes, 1.0, -1.0)),
+        domain_score(busiest),
         mask(lambda asked, view: view.capacity[2] > 0),
         preempt(lambda runs, now_ms: np.where(runs.account == "physics", np.inf, runs.wasted)),
         preempt(lambda runs, now_ms: (now_ms - runs.start_ms) * runs.nodes * runs.amounts[0]),
@@ -151,6 +164,31 @@ def test_a_policy_that_keeps_its_contract_passes(policy: Policy) -> None:
         (Policy("score/1", score=zeros, reads_advice=("price",)), "score/1 has no reads_advice.*score/2"),
         (Policy("score/2", score=zeros, reads_advice=("Price",)), "'Price' is not a name for a kind"),
         (Policy("score/2", score=zeros, reads_advice=["price"]), "must be a tuple of at most 16 kinds"),
+        (domain_score(lambda gang, view, domains: np.ones(view.rows)), r"score\(\), case \d+ .*; \(\d+,\) is needed"),
+        (domain_score(lambda gang, view, domains: domains.name), "dtype <U[0-9]+; numbers"),
+        (
+            domain_score(lambda gang, view, domains: domains.fits / domains.nodes * np.nan),
+            r"the score nan for domain z\d.* nodes up, \d+ with room\); every domain",
+        ),
+        (
+            domain_score(lambda gang, view, domains: domains.nodes),
+            r"the score \d+ for domain z.*can hold the gang; 0..1",
+        ),
+        (
+            domain_score(lambda gang, view, domains: domains.nodes / max(domains.nodes.sum(), 1)),
+            r"for domain \d+, .*must not depend on which others",
+        ),
+        (
+            domain_score(lambda gang, view, domains: np.full(domains.domains, 1.0 / (1 + view.rows))),
+            r"for domain \d+, .*must not depend on which others",
+        ),
+        (domain_score(lambda gang, view, domains: np.full(domains.domains, 0.1 * (next(turn) % 7))), "called twice"),
+        (domain_score(lambda gang, view, domains: domains.fits.sort()), "read-only: copy what you change"),
+        (Policy("domain-score/1"), r"domain-score/1 needs a method score\(\)"),
+        (
+            Policy("domain-score/1", score=zeros, reads_advice=("price",)),
+            "domain-score/1 has no reads_advice",
+        ),
         (mask(lambda asked, view: np.ones(view.rows)), "dtype float64; bool"),
         (
             mask(lambda asked, view: np.arange(view.rows) > 0),

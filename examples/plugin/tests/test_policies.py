@@ -5,6 +5,7 @@ import pytest
 from msgspec.structs import replace
 
 from acme_policies.admit import Projects
+from acme_policies.domain import Quiet
 from acme_policies.filter import SpareGpus
 from acme_policies.order import WideFirst
 from acme_policies.preempt import NearTheEnd
@@ -12,7 +13,7 @@ from acme_policies.price import Cheapest
 from acme_policies.score import Spread
 from hal.conformance import check
 from hal.core.engine.config import EngineConfig
-from hal.core.interfaces import Labels, NodeView, Request, RunView
+from hal.core.interfaces import DomainView, Gang, Labels, NodeView, Request, RunView
 from hal.core.model import Verdict, spec_from_plain
 from hal.daemons.controller.startup.plugins import load_policies
 from hal.daemons.twin.machine import Machine
@@ -34,7 +35,7 @@ def asks(cpu: int, gpu: int = 0) -> Request:
     return Request(amounts=np.array([cpu, gpu]), wanted=(0, 1) if gpu else (0,))
 
 
-@pytest.mark.parametrize("policy", [WideFirst, SpareGpus, Spread, Cheapest, NearTheEnd, Projects])
+@pytest.mark.parametrize("policy", [WideFirst, SpareGpus, Spread, Cheapest, Quiet, NearTheEnd, Projects])
 def test_it_conforms(policy: type) -> None:
     """HAL's own contract: shapes, ranges, the same answer for the same question."""
     check(policy())
@@ -55,6 +56,20 @@ def test_the_cheaper_node_is_better() -> None:
     """1 / (1 + 0.25) is 0.8; the other's price is not known, so it counts as 1."""
     advised = replace(NODES, advice={"price": np.array([0.25, np.nan])})
     assert Cheapest().score(asks(1), advised).tolist() == [0.8, 0.5]
+
+
+def test_the_domain_with_fewer_neighbours_that_use_the_network_is_better() -> None:
+    """Of two nodes one is in use by a gang, of one none."""
+    first, last = np.array([0, 1, 0]), np.array([1, 2, 2])
+    view = DomainView(
+        domains=3, levels=("row", "rack"), name=np.array(["a/r1", "a/r2", "a"]), level=np.array([1, 1, 0]),
+        first=first, last=last, nodes=last - first, idle=np.array([1, 0, 1]), fits=np.array([1, 0, 1]),
+        gang_nodes=np.array([0, 1, 1]),
+    )  # fmt: skip
+    gang = Gang(
+        amounts=np.array([1, 0]), wanted=(0,), nodes=2, within="", queue="default", account="", user="ann", qos=""
+    )
+    assert Quiet().score(gang, NODES, view).tolist() == [1.0, 0.0, 0.5]
 
 
 def test_what_is_about_to_end_is_never_taken_back() -> None:

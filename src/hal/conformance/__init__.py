@@ -10,7 +10,7 @@ from hal.conformance.answers import NonConformance
 from hal.conformance.check_table import INTERFACES, check
 from hal.conformance.inputs import CASES
 from hal.conformance.order_check import check_order
-from hal.conformance.placement_checks import check_filter, check_score
+from hal.conformance.placement_checks import check_domain_score, check_filter, check_score
 from hal.conformance.preempt_check import check_preempt
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "NonConformance",
     "check",
     "check_admit",
+    "check_domain_score",
     "check_filter",
     "check_order",
     "check_preempt",

@@ -8,9 +8,9 @@ from typing import Any, Final
 from hal.conformance.admit_check import check_admit
 from hal.conformance.answers import NonConformance
 from hal.conformance.order_check import check_order
-from hal.conformance.placement_checks import check_filter, check_score
+from hal.conformance.placement_checks import check_domain_score, check_filter, check_score
 from hal.conformance.preempt_check import check_preempt
-from hal.core.interfaces import admit, order, preempt, score
+from hal.core.interfaces import admit, domain_score, order, preempt, score
 from hal.core.interfaces import filter as filter_interface
 from hal.core.interfaces.policy import PolicyInfo
 
@@ -19,6 +19,7 @@ _CHECKS: Final[dict[str, Callable[..., None]]] = {
     for versions, checked in (
         (order.VERSIONS, check_order),
         (score.VERSIONS, check_score),
+        (domain_score.VERSIONS, check_domain_score),
         (filter_interface.VERSIONS, check_filter),
         (preempt.VERSIONS, check_preempt),
         (admit.VERSIONS, check_admit),

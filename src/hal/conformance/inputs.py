@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any, Final
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from hal.core.interfaces.domain_score import DomainView, Gang, sums
 from hal.core.interfaces.labels import Labels
 from hal.core.interfaces.policy import Advice, BucketView, JobView, NodeView, Owner, Request, RunView
 from hal.core.kernels.structures.layout import INF
@@ -20,6 +22,7 @@ CASES: Final = 60
 """Inputs of each check."""
 MAX_ROWS: Final = 40
 RESOURCES: Final = ("cpu", "memory", "gpu")
+_LEVELS: Final = ("zone", "rack")
 CLASSES: Final = 500
 OWNERS: Final = 200
 _CAPACITIES: Final = ((1_000, 64_000, 256_000), (1 << 30, 64 << 30, 1 << 40), (0, 0, 4_000, 8_000))
@@ -225,7 +228,61 @@ def request(chance: np.random.Generator) -> Request:
     return Request(amounts=read_only(amounts), wanted=tuple(np.flatnonzero(amounts).tolist()))
 
 
-def holding(view: NodeView, asked: Request) -> NDArray[np.bool_]:
+def gang(chance: np.random.Generator) -> Gang:
+    """Create work of several nodes that waits."""
+    asked = request(chance)
+    return Gang(
+        amounts=asked.amounts, wanted=asked.wanted, nodes=int(chance.integers(2, 9)),
+        within=str(chance.choice(("", *_LEVELS))), queue=str(chance.choice(("default", "long"))),
+        account=str(chance.choice(("", "physics"))), user=str(chance.choice(("alice", "bob"))),
+        qos=str(chance.choice(("", "urgent"))),
+    )  # fmt: skip
+
+
+def domains(view: NodeView, asked: Gang, chance: np.random.Generator) -> DomainView:
+    """Create a tree of domains over nodes, of which the first ones are in none; some hold work, alone or of a gang."""
+    cuts = np.sort(chance.integers(0, view.rows + 1, 6))
+    zones = list(pairwise(cuts.tolist()))
+    paths: list[tuple[tuple[str, ...], int, int]] = [
+        ((f"z{k}",), *zone) for k, zone in enumerate(zones) if zone[0] < zone[1]
+    ]
+    for zone, first, last in list(paths):
+        inner = np.unique(chance.integers(first, last + 1, 3)).tolist()
+        paths += [((*zone, f"r{k}"), begin, end) for k, (begin, end) in enumerate(pairwise(inner))]
+    first, last = (np.array([path[at] for path in paths], np.int64) for at in (1, 2))
+    busy = view.up & (chance.random(view.rows) < 0.5)
+    gangs = busy & (chance.random(view.rows) < 0.5)
+    counted = (view.up, view.up & ~busy, holding(view, asked), gangs)
+    return _domains(
+        np.array(["/".join(path) for path, _first, _last in paths], np.str_),
+        np.array([len(path) - 1 for path, _first, _last in paths], np.int64),
+        first, last,
+        *(sums(nodes, first, last).astype(np.int64) for nodes in counted),
+    )  # fmt: skip
+
+
+def domains_at(view: NodeView, whole: DomainView, chosen: Ints) -> tuple[NodeView, DomainView]:
+    """Select these domains, in this order, and the nodes that are in them."""
+    inside = np.zeros(view.rows + 1, np.bool_)
+    for at in chosen.tolist():
+        inside[whole.first[at] : whole.last[at]] = True
+    ahead = np.concatenate(([0], np.cumsum(inside)))
+    part = _domains(
+        whole.name[chosen], whole.level[chosen], ahead[whole.first[chosen]], ahead[whole.last[chosen]],
+        *(column[chosen] for column in (whole.nodes, whole.idle, whole.fits, whole.gang_nodes)),
+    )  # fmt: skip
+    return nodes_at(view, np.flatnonzero(inside)), part
+
+
+def _domains(name: NDArray[np.str_], level: Ints, *columns: Ints) -> DomainView:
+    first, last, up, idle, fits, gangs = (read_only(column) for column in columns)
+    return DomainView(
+        domains=name.shape[0], levels=_LEVELS, name=read_only(name), level=read_only(level), first=first, last=last,
+        nodes=up, idle=idle, fits=fits, gang_nodes=gangs,
+    )  # fmt: skip
+
+
+def holding(view: NodeView, asked: Request | Gang) -> NDArray[np.bool_]:
     """The rows that have enough free."""
     fits: NDArray[np.bool_] = np.all(view.free >= asked.amounts[:, None], axis=0)
     return fits

@@ -1,4 +1,4 @@
-"""Check the contracts of a Score and a Filter."""
+"""Check the contracts of a Score, a DomainScore and a Filter."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ import numpy as np
 
 from hal.conformance import inputs
 from hal.conformance.answers import SAME_WITHIN, Asking, info_of
+from hal.core.interfaces import domain_score as domain_interface
 from hal.core.interfaces import filter as filter_interface
 from hal.core.interfaces import score as score_interface
+from hal.core.interfaces.domain_score import DomainScore
 from hal.core.interfaces.filter import Filter
 from hal.core.interfaces.score import Score
 
@@ -56,6 +58,39 @@ def check_score(policy: Score, *, seed: int = 0) -> None:
                     f"returned {whole[at]} for row {at}, and {again[at]} when other amounts were free: declare "
                     "PolicyInfo(reads_free=True), or the first answer is kept"
                 )
+
+
+def check_domain_score(policy: DomainScore, *, seed: int = 0) -> None:
+    """Check that scores are numbers; 0..1 where the gang fits; a domain's score depends on that domain and its nodes,
+    not on which other domains and nodes are passed.
+
+    Raises:
+        NonConformance: at the first answer that breaks the contract.
+    """
+    info = info_of(policy, domain_interface.VERSIONS, ("score",))
+    chance = np.random.default_rng(seed)
+    score = Asking(info.name, "score")
+    for case, count in enumerate(inputs.lengths(chance)):
+        nodes, gang = inputs.nodes(count, chance), inputs.gang(chance)
+        view = inputs.domains(nodes, gang, chance)
+        score.about(f"case {case} of seed {seed}, {view.domains} domains of {count} nodes")
+        whole = score.column(partial(policy.score, gang, nodes, view), view.domains, "iuf")
+        if not np.isfinite(whole).all():
+            at = int(np.flatnonzero(~np.isfinite(whole))[0])
+            raise score.wrong(
+                f"returned the score {whole[at]} for domain {view.name[at]} ({view.nodes[at]} nodes up, "
+                f"{view.fits[at]} with room); every domain needs a number"
+            )
+        outside = (view.fits >= gang.nodes) & ((whole < 0) | (whole > 1 + SAME_WITHIN))
+        if outside.any():
+            at = int(np.flatnonzero(outside)[0])
+            raise score.wrong(
+                f"returned the score {whole[at]} for domain {view.name[at]}, which can hold the gang; 0..1 is needed"
+            )
+        chosen = inputs.some_of(view.domains, chance)
+        fewer, part = inputs.domains_at(nodes, view, chosen)
+        some = score.column(partial(policy.score, gang, fewer, part), chosen.size, "iuf")
+        score.same_for_some(whole, some, chosen, "domain")
 
 
 def check_filter(policy: Filter, *, seed: int = 0) -> None:

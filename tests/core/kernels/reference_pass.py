@@ -25,6 +25,7 @@ from hal.core.kernels.structures.layout import (
 )
 from hal.core.model.policy import EACH, Limit, Policy
 from tests.core.kernels.reference_state import Amounts, Node, Promise, ReferenceState, Task, Work, holds, less
+from tests.core.kernels.reference_tastes import TASTES
 from tests.core.kernels.reference_topology import Choice
 
 SHORT, BOOKED, FREE, EXTRA = range(4)
@@ -97,7 +98,7 @@ class _Pass:
         self.policy = state.config.policy or Policy()
         self.running = list(state.running.values())
         self.reasons: dict[Task, tuple[int, int]] = {}
-        self.choice = Choice(state.config.levels, self.nodes)
+        self.choice = Choice(state.config.levels, self.nodes, TASTES.get(state.config.domains))
         self.shut: set[str] = set()
         """Strict queues one of whose jobs waits."""
 

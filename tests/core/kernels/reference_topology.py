@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from hal.core.engine.classes import ClassSpec
@@ -11,6 +11,7 @@ from hal.core.model.topology.node_lists import natural_key
 
 Path = tuple[str, ...]
 """A domain: its name behind those of the wider levels."""
+Taste = Callable[[Path], int]
 
 
 def domain(domains: Sequence[str], level: int) -> Path | None:
@@ -28,8 +29,10 @@ def in_order(node: Any, levels: int) -> tuple[Any, ...]:
 class Choice:
     """A gang, and the nodes that it may use."""
 
-    def __init__(self, levels: Sequence[str], nodes: Sequence[Any]) -> None:
+    def __init__(self, levels: Sequence[str], nodes: Sequence[Any], taste: Taste | None = None) -> None:
         self.levels = list(levels)
+        self.taste = taste
+        """How good a domain is; None: the smallest is the best."""
         self.nodes = sorted(nodes, key=lambda node: in_order(node, len(self.levels)))
         """In topological order."""
         self.place = {node.row: place for place, node in enumerate(self.nodes)}
@@ -55,11 +58,13 @@ class Choice:
             return 0
         return max(map(len, self.members(rows, self.levels.index(kind.within)).values()), default=0)
 
-    def smallest(self, rows: Sequence[int], level: int, count: int) -> Path | None:
+    def smallest(
+        self, rows: Sequence[int], level: int, count: int, among: Collection[Path] | None = None
+    ) -> Path | None:
         """The domain of a level with the fewest of these rows that are enough; of equals the one in smaller domains."""
         best: Path | None = None
         for path, mine in self.members(rows, level).items():
-            if len(mine) < count:
+            if len(mine) < count or (among is not None and path not in among):
                 continue
             if (
                 best is None
@@ -89,6 +94,8 @@ class Choice:
             if best is not None:
                 whole = self.members(rows, narrow)[best]
                 break
+        if self.taste is not None:
+            whole = self.tastiest(rows, max(level, 0), kind.nodes) or whole
         if len(whole) < kind.nodes:
             return []
         leaves = [mine for mine in self.members(whole, len(self.levels) - 1).values() if mine]
@@ -102,6 +109,24 @@ class Choice:
         rest = [row for row in whole if row not in chosen]
         chosen += self.least(rest, ranks, kind.nodes - len(chosen))
         return sorted(chosen, key=self.place.__getitem__)
+
+    def tastiest(self, rows: Sequence[int], widest: int, count: int) -> list[int]:
+        """Of the domains with so many of these rows the one of the best taste; of equals the narrowest and smallest."""
+        assert self.taste is not None
+        there = [
+            (path, mine)
+            for level in range(widest, len(self.levels))
+            for path, mine in self.members(rows, level).items()
+            if len(mine) >= count
+        ]
+        if not there:
+            return []
+        most = max(self.taste(path) for path, _mine in there)
+        narrow = max(len(path) for path, _mine in there if self.taste(path) == most)
+        alike = {path for path, _mine in there if self.taste(path) == most and len(path) == narrow}
+        best = self.smallest(rows, narrow - 1, count, alike)
+        assert best is not None
+        return self.members(rows, narrow - 1)[best]
 
     def least(self, rows: Sequence[int], ranks: dict[int, Any], count: int) -> list[int]:
         return sorted(rows, key=lambda row: (ranks[row], self.place[row]))[:count]

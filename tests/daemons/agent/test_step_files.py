@@ -9,17 +9,32 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+import pytest
+
 from hal.core.model import StepId
 from hal.core.model.bundle import FILES_GATE, FilesOrder
 from hal.core.model.codec import to_json
 from hal.core.model.gate import GatePhase, GatePolicy
+from hal.core.model.gate_protocol import GateAsk, GateVerdictWord
 from hal.core.model.node_config import NodeSection
 from hal.daemons.agent.file_orders import FilesAsk, FilesRequest, decode_request
 from hal.daemons.agent.keeper.file_service.places import gone_name, private_directory, ready_name
-from hal.daemons.agent.step_files import TELL_MS, FilePlaces
+from hal.daemons.agent.step_files import TELL_MS, FilePlaces, StepFiles
+from hal.runtime.interface import Runtime
 from hal.runtime.started_service import StartedService
 from hal.runtime.virtual_world import VirtualWorld
-from hal.wire.frames.agent_keeper import Exits, Refused, Started, Stop, StopReason, TemplateGate
+from hal.wire.frames.agent_keeper import (
+    ExitCause,
+    Exits,
+    Refusal,
+    Refused,
+    Started,
+    StepExit,
+    Stop,
+    StopReason,
+    TemplateGate,
+    Usage,
+)
 from hal.wire.frames.hello import Hello
 from tests.daemons.agent.test_node_gates import ONE, TWO, Node, world
 from tests.simulation.machine import Work
@@ -214,3 +229,52 @@ def test_safety_the_successor_of_a_dead_agent_removes_what_its_steps_had(world: 
         assert not node.directory(ONE).exists()
 
     node.run(story)
+
+
+def exits(step: StepId) -> Exits:
+    return Exits(exits=(StepExit(step, ExitCause.EXITED, 0, 0, 1, 2, Usage(), ""),))
+
+
+@pytest.mark.parametrize("ended", ["exit", "refusal", "sweep", "sweep of a node that keeps nothing yet"])
+def test_a_step_that_is_over_is_not_remembered_as_waiting_for_the_service(
+    world: VirtualWorld, tmp_path: Path, ended: str
+) -> None:
+    """While one is remembered so it is not given the copy that is ready, as for the third question."""
+    base = tmp_path / "work"
+    base.mkdir()
+    private_directory(base).mkdir()
+    ready = private_directory(base) / ready_name("ann", BUNDLE)
+    kept = tmp_path / "missing" if ended.endswith("yet") else tmp_path
+    host = world.host("n1")
+    answers = {"files.sock": READY}
+    host.services["files.sock"] = lambda line: (5, answers["files.sock"])
+    order = to_json(FilesOrder(ship=BUNDLE, collect=("*.csv",))).decode()
+
+    async def agent(runtime: Runtime) -> None:
+        files = StepFiles(runtime, FilePlaces(service=SERVICE, kept=kept, directories=lambda: base))
+
+        async def entered(step: StepId) -> GateVerdictWord:
+            asked = files.ask(
+                step, "ann", order, GatePhase.PREPARING, GateAsk.ENTER, succeeded=False, timeout_ms=10_000
+            )
+            return (await asked).state
+
+        assert await entered(ONE) is GateVerdictWord.READY  # the service is known to make copies ready
+        answers["files.sock"] = WAITING
+        assert await entered(TWO) is GateVerdictWord.WAITING
+        ready.mkdir()
+        assert await entered(TWO) is GateVerdictWord.WAITING
+        match ended:
+            case "exit":
+                files.record_ends(exits(TWO))
+            case "refusal":
+                files.record_ends(Refused(steps=(Refusal(TWO, "x", "y"),)))
+            case _:
+                files.sweep((ONE,), ())
+        assert await entered(TWO) is GateVerdictWord.READY
+        assert (base / str(TWO)).exists()
+
+    async def drive() -> int:
+        return await world.start(host, "agent", agent).wait(60_000)
+
+    assert world.run(drive()) == 0

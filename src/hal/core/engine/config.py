@@ -38,6 +38,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     order: "priority" (the policy's points and disciplines), or a registered Order ("fcfs", "sjf").
     placement: "auto", "first-fit", "best-fit", "worst-fit", "least-loaded", "dot-product", "gpu-packing" or a
         registered Score.
+    domains: which domain of the topology a gang is placed in, of those that hold it: "smallest" or a registered
+        DomainScore.
     preempt: whose running work is taken back first: "least-lost" or a registered Preempt.
     filters: registered Filters, all of which must admit a row.
     stopped: of the filters, those that failed: they keep what they said last and admit nothing else.
@@ -67,6 +69,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     placement: str = "first-fit"
     backfill: Backfill = Backfill.EASY
     preempt: str = "least-lost"
+    domains: str = "smallest"
     filters: tuple[str, ...] = ()
     stopped: tuple[str, ...] = ()
     parking: bool = True

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from hal.core.engine.domain_scoring import score_domains
 from hal.core.engine.plan import (
     NO_RESERVATIONS,
     NO_RESERVED,
@@ -95,6 +96,8 @@ def cycle(
         if cursor is None:
             read_advice(state)
         score_nodes(state)
+    if state.plugins.domain_score is not None:
+        score_domains(state)
     given = _run_slice(state, now_ms, cursor, budget if budget > 1 else 1, limit)
     return _plan_of_slice(state, now_ms, cursor, given)
 

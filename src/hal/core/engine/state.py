@@ -41,6 +41,7 @@ from hal.core.kernels.structures.declared import (
     FIRST_SLOTS,
     PLANNED,
     RESOURCES,
+    SCORED_GANGS,
     SCORED_SHAPES,
     TIMED_ENTRIES,
     TIMELINE_POINTS,
@@ -363,6 +364,11 @@ class State(ScalarTables):
         """Make room for a score plugin's answers about this many shapes; the old ones stay."""
         if self.scratch.scores.shape[0] < lines:
             self.make_room({SCORED_SHAPES: 2 * lines})
+
+    def room_for_domain_scores(self, lines: int) -> None:
+        """Make room for a domain score plugin's answers about this many kinds of gangs."""
+        if self.scratch.domain_scores.shape[0] < lines:
+            self.make_room({SCORED_GANGS: lines})
 
     def _following_rooms(self) -> dict[Room, int]:
         """Rooms whose sizes follow from others."""

@@ -1,6 +1,7 @@
 """One small Protocol for each decision that a plugin can make, each with an interface version."""
 
 from hal.core.interfaces.admit import Admit, refusal
+from hal.core.interfaces.domain_score import DomainScore, DomainView, Gang
 from hal.core.interfaces.filter import Filter
 from hal.core.interfaces.labels import Labels
 from hal.core.interfaces.order import Order
@@ -22,7 +23,10 @@ __all__ = [
     "Advice",
     "BucketView",
     "ClusterView",
+    "DomainScore",
+    "DomainView",
     "Filter",
+    "Gang",
     "JobView",
     "Labels",
     "NodeView",

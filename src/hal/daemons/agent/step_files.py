@@ -127,14 +127,17 @@ class StepFiles:
 
     def record_ends(self, frame: Frame) -> None:
         """Take away the directories of steps that have ended, or will not begin, if nothing of them is collected."""
+        if not self._uncollected and not self._at_service:
+            return
         match frame:
-            case Exits() if self._uncollected:
-                ended = self._uncollected.intersection(one.step for one in frame.exits)
-            case Refused() if self._uncollected:
-                ended = self._uncollected.intersection(one.step for one in frame.steps)
+            case Exits():
+                ended = [one.step for one in frame.exits]
+            case Refused():
+                ended = [one.step for one in frame.steps]
             case _:
                 return
-        for step in ended:
+        self._at_service.difference_update(ended)
+        for step in self._uncollected.intersection(ended):
             self._take_away(step)
 
     def drop(self, step: StepId) -> None:
@@ -147,10 +150,11 @@ class StepFiles:
         Args:
             collected: those of the steps of which something is collected, or may be.
         """
+        self._at_service.intersection_update(keep)
+        self._uncollected.intersection_update(keep)
         if not self._places.kept.exists():
             return
         kept = {str(step): step for step in keep}
-        self._uncollected.intersection_update(keep)
         names = []
         with contextlib.suppress(OSError, HALError), os.scandir(self._directories()) as entries:
             for entry in entries:

@@ -157,6 +157,7 @@ def _config(file: Sections) -> Config:
         engine=EngineConfig(
             order=engine.order,
             placement=engine.placement,
+            domains=engine.domains,
             backfill=engine.backfill,
             reservations=engine.reservations,
             slice_work=engine.slice_work,

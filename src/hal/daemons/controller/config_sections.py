@@ -82,6 +82,13 @@ class EngineSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     slice_work: Annotated[
         int, Meta(description="checks after which a long decision pauses to serve requests and reports")
     ] = DEFAULT_SLICE_WORK
+    domains: Annotated[
+        str,
+        Meta(
+            description="domain of the topology for jobs of several nodes, of those that hold them: `smallest`, or a "
+            "policy; see docs/topology.md"
+        ),
+    ] = "smallest"
     preempt: Annotated[str, Meta(description="what is preempted first: `least-lost`, or a policy")] = "least-lost"
     compaction: Annotated[
         float,

@@ -11,7 +11,15 @@ from msgspec.structs import replace
 
 from hal.core.engine.config import Backfill, EngineConfig
 from hal.core.engine.errors import EngineError
-from hal.core.engine.policies import AUTO, PLACEMENT_KERNELS, filter_named, order_named, score_named
+from hal.core.engine.policies import (
+    AUTO,
+    PLACEMENT_KERNELS,
+    SMALLEST,
+    domain_score_named,
+    filter_named,
+    order_named,
+    score_named,
+)
 from hal.daemons.twin.machine import POLICIES, reservations_of
 from hal.daemons.twin.replay import config_of
 
@@ -36,11 +44,12 @@ def built_in(name: str) -> NamedPolicy | None:
 
 
 def registered(name: str) -> NamedPolicy | None:
-    """The engine with the registered Order, Score or Filter of that name in place of the one of its kind: else first
-    come, first served, with EASY backfill. None: none is called so."""
+    """The engine with the registered Order, Score, DomainScore or Filter of that name in place of the one of its kind:
+    else first come, first served, with EASY backfill. None: none is called so."""
     for named, engine in (
         (order_named, EngineConfig(order=name)),
         (score_named, EngineConfig(placement=name)),
+        (domain_score_named, EngineConfig(domains=name)),
         (filter_named, EngineConfig(filters=(name,))),
     ):
         try:
@@ -60,6 +69,8 @@ def described(engine: EngineConfig) -> str:
         words.append(f"placement {engine.placement}")
     if engine.levels:
         words.append("compact" if engine.compact else "not compact")
+    if engine.domains != SMALLEST:
+        words.append(f"domains {engine.domains}")
     if engine.filters:
         words.append(f"filters {' '.join(engine.filters)}")
     return ", ".join(words)

@@ -17,10 +17,12 @@ from hal.core.engine.classes import ClassSpec, OwnerSpec
 from hal.core.engine.config import EngineConfig
 from hal.core.engine.errors import EngineError
 from hal.core.engine.policies import (
+    DOMAIN_KERNELS,
     ORDER_KERNELS,
     PLACEMENT_KERNELS,
     PREEMPT_KERNELS,
     admit_named,
+    domain_score_named,
     filter_named,
     order_named,
     preempt_named,
@@ -80,6 +82,7 @@ def site_of(label: str, file: str, engine: EngineConfig, policy: Policy, rules: 
         for kind, name, built_in in (
             (order_named, engine.order, ORDER_KERNELS),
             (score_named, engine.placement, PLACEMENT_KERNELS),
+            (domain_score_named, engine.domains, DOMAIN_KERNELS),
             (preempt_named, engine.preempt, PREEMPT_KERNELS),
         ):
             if name not in built_in:

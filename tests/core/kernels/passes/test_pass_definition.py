@@ -47,6 +47,7 @@ from hal.core.model.resources import Resources
 from tests.core.kernels import engine_reading as reading
 from tests.core.kernels.reference_pass import Decision, Happened, decide
 from tests.core.kernels.reference_state import Promise, ReferenceState, Task, Work
+from tests.core.kernels.reference_tastes import TASTES
 from tests.core.kernels.reference_topology import in_order
 from tests.examples import examples
 
@@ -346,6 +347,7 @@ def draw_site(
         reservations=r.choice((1, 2, 10)),
         policy=None if plain else draw_policy(r),
         levels=levels,
+        domains=r.choice(("smallest", "smallest", *TASTES)) if topology else "smallest",
         compact=seed % 4 != 3,
     )
     sizes = (FEW_NODES + 2, FEW_NODES + 9) if wide else (5, 6, 7) if topology else (1, 2, 3, 3, 5)

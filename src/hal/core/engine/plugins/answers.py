@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from hal.core.engine.errors import PolicyFault
+from hal.core.interfaces.domain_score import DomainScore, DomainView, Gang
 from hal.core.interfaces.filter import Filter
 from hal.core.interfaces.order import Order
 from hal.core.interfaces.policy import BucketView, ClusterView, JobView, NodeView, Request, RunView
@@ -22,7 +23,7 @@ from hal.core.interfaces.score import Score
 from hal.core.kernels.structures.arrays import Amounts, Ints, Mask
 from hal.core.kernels.structures.layout import INF, PRICE_NEVER, PRICE_ONE
 
-V = TypeVar("V", JobView, BucketView, NodeView, Request, RunView)
+V = TypeVar("V", JobView, BucketView, NodeView, Request, RunView, Gang, DomainView)
 
 _SCORE_ONE: Final = 1_000_000
 DEAREST: Final = 10**9
@@ -61,8 +62,18 @@ def scores_of(score: Score, request: Request, view: NodeView) -> Ints:
     if np.isnan(answer).any():
         row = int(np.flatnonzero(np.isnan(answer))[0])
         raise policy.fault(f"score() returned NaN for row {row}: every row needs a number from 0 to 1")
-    cut: Amounts = np.clip(answer.astype(np.float64), 0.0, 1.0)
-    return np.rint(cut * _SCORE_ONE).astype(np.int64)
+    return _in_millionths(answer)
+
+
+def domain_scores_of(score: DomainScore, gang: Gang, view: NodeView, domains: DomainView) -> Ints:
+    """The score of each domain in units of 1e-6, cut to 0..1. Raises PolicyFault unless each has a real number."""
+    policy = _Asked("domain-score", score.info.name)
+    said = _said(policy, "score", lambda: score.score(_read_only(gang), _read_only(view), _read_only(domains)))
+    answer = _column(said, domains.domains, policy, "score", "iuf")
+    if np.isnan(answer).any():
+        name = domains.name[int(np.flatnonzero(np.isnan(answer))[0])]
+        raise policy.fault(f"score() returned NaN for domain {name}: every domain needs a number from 0 to 1")
+    return _in_millionths(answer)
 
 
 def mask_of(policy: Filter, request: Request, view: NodeView) -> Mask:
@@ -121,6 +132,11 @@ def _unwriteable(column: NDArray[Any]) -> NDArray[Any]:
     same = column.view()
     same.flags.writeable = False
     return same
+
+
+def _in_millionths(answer: NDArray[Any]) -> Ints:
+    cut: Amounts = np.clip(answer.astype(np.float64), 0.0, 1.0)
+    return np.rint(cut * _SCORE_ONE).astype(np.int64)
 
 
 def _integers(answer: object, count: int, policy: _Asked, method: str) -> Ints:

@@ -11,11 +11,12 @@ from msgspec.structs import replace
 
 from hal.core.engine.config import EngineConfig
 from hal.core.engine.errors import PolicyFault
-from hal.core.engine.policies import LEAST_LOST
+from hal.core.engine.policies import LEAST_LOST, SMALLEST
 
 INSTEAD: Final = {
     "order": "jobs are ordered by HAL itself",
     "score": "nodes are chosen first-fit",
+    "domain-score": "jobs of several nodes go to the smallest domain",
     "preempt": "attempts that lose the least are preempted first",
     "filter": "its last results stay in force, and it admits nothing new",
 }
@@ -32,6 +33,8 @@ def without(config: EngineConfig, fault: PolicyFault) -> EngineConfig:
             return replace(config, order="fcfs" if config.policy is None else "priority")
         case "score":
             return replace(config, placement="first-fit")
+        case "domain-score":
+            return replace(config, domains=SMALLEST)
         case "preempt":
             return replace(config, preempt=LEAST_LOST)
         case _:
@@ -42,4 +45,7 @@ def is_out(config: EngineConfig, setting: str, policy: str) -> bool:
     """Whether a policy that failed is not asked under this configuration."""
     if setting == "filter":
         return policy in config.stopped
-    return policy != {"order": config.order, "score": config.placement, "preempt": config.preempt}[setting]
+    named = {
+        "order": config.order, "score": config.placement, "domain-score": config.domains, "preempt": config.preempt,
+    }  # fmt: skip
+    return policy != named[setting]

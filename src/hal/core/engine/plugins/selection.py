@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from hal.core.engine.tables.advice import Floats
+from hal.core.interfaces.domain_score import DomainScore
 from hal.core.interfaces.filter import Filter
 from hal.core.interfaces.order import Order
 from hal.core.interfaces.preempt import Preempt
@@ -23,6 +24,8 @@ class Plugins:
         """Gives waiting work its keys."""
         self.score: Score | None = None
         """Scores nodes; answers are kept in the table `scores`."""
+        self.domain_score: DomainScore | None = None
+        """Scores domains for gangs, for one slice."""
         self.preempt: Preempt | None = None
         """Prices running work."""
         self.filters: list[Filter] = []

@@ -6,16 +6,19 @@ and is registered under its name before an engine is configured with it. A shell
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 from hal.core.engine.errors import EngineError
 from hal.core.interfaces import admit as admit_interface
+from hal.core.interfaces import domain_score as domain_interface
 from hal.core.interfaces import filter as filter_interface
 from hal.core.interfaces import order as order_interface
 from hal.core.interfaces import preempt as preempt_interface
 from hal.core.interfaces import score as score_interface
 from hal.core.interfaces.admit import Admit
 from hal.core.interfaces.advice import declaration_fault
+from hal.core.interfaces.domain_score import DomainScore
 from hal.core.interfaces.filter import Filter
 from hal.core.interfaces.order import Order
 from hal.core.interfaces.policy import PolicyInfo
@@ -49,6 +52,9 @@ PLACEMENT_KERNELS: Final = {
 """first-fit: lowest row. best-fit: the row left with the least spare of its tightest wanted resource. worst-fit: with
 the most. least-loaded: the row of which the largest share is left. dot-product: whose free amounts are most like the
 request. gpu-packing: see `node_scores`. auto: gpu-packing where some node has GPUs, else first-fit."""
+SMALLEST: Final = "smallest"
+DOMAIN_KERNELS: Final = (SMALLEST,)
+"""smallest: the one with the fewest usable nodes that are enough (see `compact_nodes`)."""
 LEAST_LOST: Final = "least-lost"
 PREEMPT_KERNELS: Final = {LEAST_LOST: 0}
 """least-lost: an attempt costs the time since it started, times what it holds (see `victims.lost`)."""
@@ -56,6 +62,7 @@ PREEMPT_KERNELS: Final = {LEAST_LOST: 0}
 VERSIONS: Final = {
     "order": order_interface.VERSIONS,
     "score": score_interface.VERSIONS,
+    "domain-score": domain_interface.VERSIONS,
     "filter": filter_interface.VERSIONS,
     "preempt": preempt_interface.VERSIONS,
     "admit": admit_interface.VERSIONS,
@@ -64,6 +71,7 @@ VERSIONS: Final = {
 METHODS: Final = {
     "order": ("key", "offset"),
     "score": ("score",),
+    "domain-score": ("score",),
     "filter": ("mask",),
     "preempt": ("price",),
     "admit": ("check",),
@@ -72,7 +80,7 @@ METHODS: Final = {
 _registered: dict[str, dict[str, Any]] = {decides: {} for decides in VERSIONS}
 
 
-def register(policy: Order | Score | Filter | Preempt | Admit) -> None:
+def register(policy: Order | Score | DomainScore | Filter | Preempt | Admit) -> None:
     """Make a plugin known under its name, instead of one that had it.
 
     Raises:
@@ -89,7 +97,7 @@ def register(policy: Order | Score | Filter | Preempt | Admit) -> None:
             f"policy {info.name!r} is written for interface {info.interface!r}; this engine has {known}: install a "
             "version of the plugin for one of these"
         )
-    if info.name in (*ORDER_KERNELS, *PLACEMENT_KERNELS, *PREEMPT_KERNELS):
+    if info.name in (*ORDER_KERNELS, *PLACEMENT_KERNELS, *DOMAIN_KERNELS, *PREEMPT_KERNELS):
         raise EngineError(f"policy {info.name!r} would hide the built-in of that name: give the plugin another name")
     for method in METHODS[decides]:
         if not callable(getattr(policy, method, None)):
@@ -110,9 +118,14 @@ def score_named(name: str) -> Score:
     return _named("placement", "score", name, PLACEMENT_KERNELS)  # type: ignore[no-any-return]
 
 
+def domain_score_named(name: str) -> DomainScore:
+    """The registered score of domains. Raises EngineError that lists the registered ones."""
+    return _named("domains", "domain-score", name, DOMAIN_KERNELS)  # type: ignore[no-any-return]
+
+
 def filter_named(name: str) -> Filter:
     """The registered filter. Raises EngineError that lists the registered ones."""
-    return _named("filters", "filter", name, {})  # type: ignore[no-any-return]
+    return _named("filters", "filter", name, ())  # type: ignore[no-any-return]
 
 
 def preempt_named(name: str) -> Preempt:
@@ -122,10 +135,10 @@ def preempt_named(name: str) -> Preempt:
 
 def admit_named(name: str) -> Admit:
     """The registered rule for submissions. Raises EngineError that lists the registered ones."""
-    return _named("admit", "admit", name, {})  # type: ignore[no-any-return]
+    return _named("admit", "admit", name, ())  # type: ignore[no-any-return]
 
 
-def _named(setting: str, decides: str, name: str, built_in: dict[str, int]) -> Any:
+def _named(setting: str, decides: str, name: str, built_in: Iterable[str]) -> Any:
     there = _registered[decides]
     if name not in there:
         known = ", ".join(sorted([*built_in, *there])) or "none"

@@ -11,9 +11,11 @@ from typing import Final
 from hal.core.engine.config import Backfill, EngineConfig
 from hal.core.engine.policies import (
     AUTO,
+    DOMAIN_KERNELS,
     ORDER_KERNELS,
     PLACEMENT_KERNELS,
     PREEMPT_KERNELS,
+    domain_score_named,
     filter_named,
     order_named,
     preempt_named,
@@ -98,6 +100,8 @@ def use_config(state: State, config: EngineConfig) -> None:
     """Set the policy scalars (part of `apply(ConfigChanged)`). Raises EngineError for an unknown policy name."""
     plugins = state.plugins
     plugins.order, plugins.score, plugins.preempt, plugins.filters = policies_of(config)
+    plugins.domain_score = None if config.domains in DOMAIN_KERNELS else domain_score_named(config.domains)
+    state.scratch.domain_lines.fill(0)  # what a plugin has said holds no longer
     plugins.stopped = frozenset(config.stopped)
     readers = [policy for policy in (plugins.order, plugins.score) if policy is not None]
     plugins.reads_advice = frozenset(kind for policy in readers for kind in policy.info.reads_advice)

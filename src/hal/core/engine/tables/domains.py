@@ -13,6 +13,7 @@ from bisect import bisect_left, insort
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hal.core.kernels.structures import layout as L
 from hal.core.kernels.structures.arrays import Ints, Mask
@@ -71,6 +72,8 @@ class Domains(DomainTables):
         """By node: the path at which it stands in the order; of one that has left, the one that it had."""
         self._rank = np.zeros(1, np.int64)
         """By path: its place among the paths that nodes had then, from 1 on; 0 of NOWHERE."""
+        self._known_names: NDArray[np.str_] | None = None
+        """Whole names in the order of `listed`, once somebody has asked."""
         self._listed_nodes = 0
         """Nodes in the order as it was last written."""
 
@@ -210,7 +213,7 @@ class Domains(DomainTables):
             for node in moves:
                 self._move(rows, node)
             return
-        self.moved, self._listed_nodes = False, nodes
+        self.moved, self._listed_nodes, self._known_names = False, nodes, None
         paths = np.array([number for _path, number in self._sorted], np.int64)
         rank = self._rank = np.zeros(len(self._path_names) + 1, np.int64)  # NOWHERE is the last one
         rank[paths] = np.arange(1, paths.shape[0] + 1)
@@ -272,6 +275,13 @@ class Domains(DomainTables):
         self._listed_nodes = last + 1
         low, high = min(old, new), min(max(old, new) + 1, last + 1)
         rows[order[low:high], L.N_PLACE] = np.arange(low, high)
+
+    def listed_names(self) -> NDArray[np.str_]:
+        """The whole name of each domain that is listed, as \"east/r1\"."""
+        if self._known_names is None:
+            last = self.level_domains[len(self.levels) - 1, L.LISTED_LAST] if self.levels else 0
+            self._known_names = np.array(["/".join(self.names[at]) for at in self.listed[:last].tolist()], np.str_)
+        return self._known_names
 
     def any(self) -> bool:
         """Whether some node is in a domain."""

@@ -5,6 +5,7 @@ that is placed compactly, goes to the domain with the fewest offered nodes that 
 of equals the one whose wider domains have fewer, then the first. Compactly means: within it the narrowest domains that
 have most are used whole, and the rest comes from the one with the fewest that are enough, so that large pieces stay
 whole. Nodes are written in topological order, so that ranks of a gang follow it. O(nodes + domains log domains).
+Where a plugin scores domains, the one that holds it with the highest score takes the place of the smallest.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from hal.core.kernels.structures.layout import (
     CHOICE_TAKEN,
     DOMAIN_FIRST,
     DOMAIN_LAST,
+    DOMAIN_LEVEL,
     DOMAIN_PARENT,
     M_COMPACT,
     M_LEVELS,
@@ -83,12 +85,12 @@ def offered_in(t: Tables, domain: int) -> int:
 
 
 @inner
-def choose_offered(t: Tables, count: int, nodes: int, level: int, out: Ints, offset: int) -> int:
+def choose_offered(t: Tables, count: int, nodes: int, level: int, scored: int, out: Ints, offset: int) -> int:
     """Choose compactly among `count` listed nodes: `nodes` of them, or 0 where no domain has as many.
 
-    level: in one domain of it; -1 = in none, or in several.
+    level: in one domain of it; -1 = in none, or in several. scored: its line of `domain_scores`; -1 = it has none.
     """
-    domain = -1
+    domain = _best_scored(t, scored, max(level, 0), nodes) if scored >= 0 else -1
     narrow = t.meta[M_LEVELS] - 1
     while domain < 0 and narrow >= max(level, 0):
         domain = _smallest(t, narrow, nodes)
@@ -172,6 +174,32 @@ def _write(t: Tables, first: int, last: int, out: Ints, offset: int) -> int:
             out[offset + found] = t.choice[CHOICE_NODE, k]
             found += 1
     return found
+
+
+@inner
+def _best_scored(t: Tables, line: int, widest: int, nodes: int) -> int:
+    """The domain with the highest score of those that have enough listed nodes, of no wider level than `widest`; -1 =
+    none has. Of equals the narrowest, and of these the smallest."""
+    best = -1
+    most = -1
+    least = 0
+    for step in range(t.meta[M_LEVELS] - widest):
+        level = t.meta[M_LEVELS] - 1 - step
+        for at in range(first_domain(t, level), last_domain(t, level)):
+            domain = t.listed[at]
+            there = offered_in(t, domain)
+            score = t.domain_scores[line, domain]
+            if there < nodes or score < most:
+                continue
+            if score == most:
+                if t.domains[best, DOMAIN_LEVEL] != level or there > least:
+                    continue
+                if there == least and not _is_in_smaller(t, domain, best):
+                    continue
+            best = domain
+            most = score
+            least = there
+    return int(best)
 
 
 @inner

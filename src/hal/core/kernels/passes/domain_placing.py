@@ -59,10 +59,10 @@ NODES_A_WORK = 4
 
 
 @inner
-def choose_nodes(t: Tables, shape: int, nodes: int, end: int) -> int:
+def choose_nodes(t: Tables, shape: int, nodes: int, end: int, scored: int) -> int:
     """Write up to `nodes` distinct nodes for the next start; the attempt can start when the result equals `nodes`.
 
-    `end` is its planned end.
+    `end` is its planned end, `scored` its line of `domain_scores`, -1 = it has none.
     """
     if not by_domain(t, shape, nodes):
         return choose_anywhere(t, shape, nodes, end)
@@ -84,7 +84,7 @@ def choose_nodes(t: Tables, shape: int, nodes: int, end: int) -> int:
                 count = _list_usable(t, shape, min(end, INF), t.domains[domain, DOMAIN_FIRST], at, count)
         _skip(t, at, t.meta[M_NODES], count)
     t.choice[CHOICE_AHEAD, t.meta[M_NODES]] = count
-    return choose_offered(t, count, nodes, level, t.start_nodes, offset)
+    return choose_offered(t, count, nodes, level, scored, t.start_nodes, offset)
 
 
 @inner

@@ -425,6 +425,7 @@ def _start_tasks(t: Tables, bucket: int, entry: int, queue: int, closed: bool) -
     wall = p[PASS_WALL]
     planned = within_booking(t, shape, p[PASS_NOW], t.entries[entry, E_PLANNED])
     end = min(p[PASS_NOW] + planned, INF)
+    scored = t.domain_lines[bucket] - 1
     for task in range(t.entries[entry, E_TASKS]):
         if full_ledger(t, bucket, wall) >= 0:
             return task, LACKS_LEDGER
@@ -441,7 +442,7 @@ def _start_tasks(t: Tables, bucket: int, entry: int, queue: int, closed: bool) -
             elif reserved:
                 _cap_bucket(t, bucket, planned - 1)
             return task, LACKS_LICENCE
-        if t.shapes[shape, S_FIT] < nodes or choose_nodes(t, shape, nodes, end) < nodes:
+        if t.shapes[shape, S_FIT] < nodes or choose_nodes(t, shape, nodes, end, scored) < nodes:
             settle_counts(t)
             # Nodes that fit, not nodes passed over: where a search begins is remembered, work must not depend on it,
             # or equal inputs would be cut into unequal slices.

@@ -142,8 +142,11 @@ def choose_later(t: Tables, line: int, shape: int, nodes: int, planned: int, beg
 
 
 @inner
-def choose_now(t: Tables, line: int, shape: int, nodes: int, planned: int) -> None:
-    """Nodes for the next start: first those reserved for others from its end on, then the others, by score or index."""
+def choose_now(t: Tables, line: int, shape: int, nodes: int, planned: int, scored: int) -> None:
+    """Nodes for the next start: first those reserved for others from its end on, then the others, by score or index.
+
+    scored: its line of `domain_scores`; -1 = it has none.
+    """
     now = t.pass_record[PASS_NOW]
     resources = t.meta[M_RESOURCES]
     ranks = t.scratch[SCRATCH_VALUES]
@@ -163,7 +166,8 @@ def choose_now(t: Tables, line: int, shape: int, nodes: int, planned: int) -> No
         count += 1
     offset = t.pass_record[PASS_FIRST_NODE] + t.pass_record[PASS_NODES]
     if by_domain(t, shape, nodes):
-        choose_offered(t, _offer_candidates(t, count), nodes, level_within(t, shape), t.start_nodes, offset)
+        offered = _offer_candidates(t, count)
+        choose_offered(t, offered, nodes, level_within(t, shape), scored, t.start_nodes, offset)
     else:
         pick(t, count, nodes, True, t.start_nodes, offset)
 

@@ -66,6 +66,7 @@ REACH_SHAPES: Final = Room("reach_shapes")
 REACH_WORDS: Final = Room("reach_words", 3)
 # Rooms of what a pass writes down for itself.
 SCORED_SHAPES: Final = Room("scored_shapes")
+SCORED_GANGS: Final = Room("scored_gangs")
 SEARCH_NODES: Final = Room("search_nodes")
 SEARCH_AMOUNTS: Final = Room("search_amounts", 0)
 PICKED: Final = Room("picked", L.MAX_CANDIDATES)
@@ -422,6 +423,14 @@ class ScratchTables(Group, group="scratch"):
     scores: Table = table(
         SCORED_SHAPES, NODES, row="S_SCORES of a shape, node", holds="a score plugin's answer, 1e-6",
         invariant="0..1_000_000; zero beyond the nodes that there are",
+    )  # fmt: skip
+    domain_scores: Table = table(
+        SCORED_GANGS, DOMAINS, growth=SCRATCH, row="line of a bucket, domain",
+        holds="a domain score plugin's answer, 1e-6", invariant="0..1_000_000; of this slice",
+    )  # fmt: skip
+    domain_lines: Ints = table(
+        BUCKETS, growth=SCRATCH, row="slot of a bucket", holds="1 + its line of `domain_scores`, 0 = it has none",
+        invariant="of this slice",
     )  # fmt: skip
     projected: Table = table(
         NODES, RESOURCES, growth=SCRATCH, row="node, resource", holds="what is free at a later instant, base units",

@@ -14,10 +14,12 @@ from inspect import isclass
 from hal.core.engine import EngineError
 from hal.core.engine.config import EngineConfig
 from hal.core.engine.policies import (
+    DOMAIN_KERNELS,
     ORDER_KERNELS,
     PLACEMENT_KERNELS,
     PREEMPT_KERNELS,
     admit_named,
+    domain_score_named,
     filter_named,
     order_named,
     preempt_named,
@@ -65,6 +67,8 @@ def check_names(engine: EngineConfig, admit: Sequence[str]) -> None:
             order_named(engine.order)
         if engine.placement not in PLACEMENT_KERNELS:
             score_named(engine.placement)
+        if engine.domains not in DOMAIN_KERNELS:
+            domain_score_named(engine.domains)
         if engine.preempt not in PREEMPT_KERNELS:
             preempt_named(engine.preempt)
         for name in engine.filters:
