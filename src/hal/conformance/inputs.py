@@ -246,9 +246,9 @@ def domains(view: NodeView, asked: Gang, chance: np.random.Generator) -> DomainV
     paths: list[tuple[tuple[str, ...], int, int]] = [
         ((f"z{k}",), *zone) for k, zone in enumerate(zones) if zone[0] < zone[1]
     ]
-    for zone, first, last in list(paths):
-        inner = np.unique(chance.integers(first, last + 1, 3)).tolist()
-        paths += [((*zone, f"r{k}"), begin, end) for k, (begin, end) in enumerate(pairwise(inner))]
+    for zone, begin, end in list(paths):
+        inner = np.unique(chance.integers(begin, end + 1, 3)).tolist()
+        paths += [((*zone, f"r{k}"), *part) for k, part in enumerate(pairwise(inner))]
     first, last = (np.array([path[at] for path in paths], np.int64) for at in (1, 2))
     busy = view.up & (chance.random(view.rows) < 0.5)
     gangs = busy & (chance.random(view.rows) < 0.5)

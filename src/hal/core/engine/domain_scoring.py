@@ -6,7 +6,7 @@ line a bucket has. O(nodes) a slice, and O(nodes + domains) a kind.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, Final
 
 import numpy as np
@@ -68,13 +68,14 @@ class Candidates:
         self._first, self._last = (domains.domains[self.listed, at] for at in (L.DOMAIN_FIRST, L.DOMAIN_LAST))
         rows = nodes.rows[self._order]
         up = rows[:, L.N_STATE] == L.NODE_UP
+        picked: Any = _Picked(nodes.labels, self._order)
         self.nodes = NodeView(
             rows=count,
             resources=tuple(nodes.resources),
             free=np.ascontiguousarray(nodes.free[self._order].T, np.float32),
             capacity=np.ascontiguousarray(nodes.capacity[self._order].T, np.float32),
             up=up,
-            labels=Labels(_Picked(nodes.labels, self._order)),
+            labels=Labels(picked),
         )
         """All nodes, in topological order."""
         self._up = self._count(up)
@@ -132,7 +133,7 @@ def _holds_gangs(state: State) -> Mask:
     return holds
 
 
-class _Picked(Sequence[Any]):
+class _Picked:
     """Some items of a list in another order, looked up when they are asked for."""
 
     def __init__(self, of: Any, order: Ints) -> None:
