@@ -107,3 +107,42 @@ def test_each_extension_writes_to_a_file_of_its_own(live: LiveHal, tmp_path: Pat
             until(lambda path=path, text=text: path.exists() and path.read_text() == text, f"{path} has not '{text}'")
             assert f"its output goes to {path} on node" in live.run("logs", f"{job.id}.{task}").err
         job.cancel()
+
+
+RESIZED = """#!/bin/sh
+test $HAL_ELASTIC = base || exec sleep 1000
+trap 'cp "$HAL_HOSTFILE" told' WINCH
+cp "$HAL_HOSTFILE" begun
+until test -e done; do sleep 0.1; done
+"""
+
+
+def test_a_base_is_told_by_signal_file_and_rest(live: LiveHal, tmp_path: Path) -> None:
+    """Its file names its own node when it begins and is current before the signal comes; a new controller tells
+    nothing twice."""
+    path = tmp_path / "resized.sh"
+    path.write_text(RESIZED)
+    words = ("submit", "--nodes", "1..3", "-c", "1", "--on-resize", "SIGWINCH", "--workdir", tmp_path, path)
+    number = live.run(*words, check=True).out.strip()
+
+    def told(count: int) -> bool:
+        """The script was told of so many nodes, and REST says the same."""
+        with live.client() as client:
+            nodes = client.job(number).info.present_nodes
+        lines = (tmp_path / "told").read_text().splitlines() if (tmp_path / "told").exists() else []
+        return len(nodes) == len(lines) == count and lines == [f"{node} slots=1" for node in nodes]
+
+    until(lambda: told(3), "it was not told of three nodes")
+    assert len((tmp_path / "begun").read_text().splitlines()) >= 1
+    with live.client() as client:
+        other = client.submit(["sleep", "1000"], cpus=1)
+        until(lambda: told(2), "it was not told that an extension leaves")
+        until(lambda: client.job(other.id).info.state is TaskState.RUNNING, "no extension left")
+    (tmp_path / "told").unlink()
+    live.run("down", "--leave", check=True)
+    live.up()
+    with live.client() as client:
+        client.job(other.id).cancel()
+        until(lambda: told(3), "it was not told that it grew again")
+        (tmp_path / "done").touch()
+        assert client.job(number).wait().exit_code == 0

@@ -69,6 +69,8 @@ class JobOptions(TypedDict, total=False):
     tasks leave first."""
     workers: bool
     """The tasks of its array are workers that share work; one that exits with 0 says that none is left."""
+    on_resize: str
+    """Signal for its base whenever extensions have come or gone: 'WINCH'."""
     first_node: bool
     """Its command runs on the first of its nodes alone, and begins what runs on the others with `hal launch`."""
     ranks_per_node: int

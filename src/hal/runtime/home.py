@@ -41,7 +41,7 @@ _MARKS: Final = ("run", "db", "log", "nodes", "hal.toml")
 class NodePaths:
     """The paths of one node under HAL_HOME/nodes/NODE."""
 
-    __slots__ = ("files", "gates", "id_file", "identity", "journal", "name", "root", "secrets", "steps")
+    __slots__ = ("files", "gates", "hostfiles", "id_file", "identity", "journal", "name", "root", "secrets", "steps")
 
     def __init__(self, root: Path, name: str) -> None:
         self.name = name
@@ -55,6 +55,8 @@ class NodePaths:
         self.steps = root / "steps"
         self.gates = root / "gates"
         """Steps whose prolog has begun and whose epilog has not ended; see `hal.daemons.agent.gate_notes`."""
+        self.hostfiles = root / "hostfiles"
+        """Names the directory in memory where bases of elastic jobs find the names of their nodes."""
         self.secrets = root / "secrets"
         """Names the directory in memory where steps find their secrets; see `hal.daemons.agent.secret_files`."""
         self.identity = root / "identity"

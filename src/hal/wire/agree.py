@@ -49,7 +49,10 @@ INTERACTIVE = "interactive"
 """The keeper holds the input and output of `interactive` steps."""
 SERVICES = "services"
 """The keeper gives the steps of a `service` their ports, and the agent probes them and sends `readiness`."""
-STEP_FEATURES: tuple[str, ...] = (ARGUMENTS, STEP_FILES, DIALECTS, INTERACTIVE, SERVICES)
+HOSTFILES = "hostfiles"
+"""The agent keeps the files of nodes that templates ask for with `hostfile`, and takes `job-nodes`; to others that is
+not sent."""
+STEP_FEATURES: tuple[str, ...] = (ARGUMENTS, STEP_FILES, DIALECTS, INTERACTIVE, SERVICES, HOSTFILES)
 """What a template may ask for that older keepers drop without a word: see `hal.wire.template_needs`."""
 RANKS = "ranks"
 """The agent opens streams of the kind `launch`; others are not asked to."""

@@ -53,6 +53,7 @@ from hal.wire.frames.controller_agent import (
     FailingCheck,
     Gates,
     Health,
+    JobNodes,
     JobSecrets,
     OpenStream,
     Readiness,
@@ -186,6 +187,7 @@ EXAMPLES: tuple[Frame, ...] = (
     Done(command="signal", steps=(_STEP,), failed=((StepId(42, 8, 1, 0), "not running"),)),
     Started(steps=(StepStarted(step=_STEP, pid=4800, at_ms=1_767_225_600_012),)),
     Refused(steps=(Refusal(step=_STEP, code="no-lease", message="the lease stamp is 61000 ms old"),)),
+    JobNodes(epoch=4, step=_STEP, nodes=("w1", "w2", "w7"), slots=2, signal="WINCH"),
     Secrets(values=(b"correct horse battery staple",), jobs=(JobSecrets(42, (("db-password", 0),)),)),
     Gates(
         gates=(

@@ -255,6 +255,11 @@ _JOB_OPTIONS = (
     click.option(
         "--begin", metavar="TIME", help="Do not start before TIME: now+2h, 18:00, tomorrow 08:00, 2030-01-31T18:00."
     ),
+    click.option(
+        "--on-resize",
+        metavar="SIGNAL",
+        help="With --nodes N..M: send this signal to the base when nodes come or go; $HAL_HOSTFILE names them: WINCH.",
+    ),
     click.option("--signal", metavar="NAME@TIME", help="Send a signal TIME before the walltime ends: USR1@5m."),
 )
 
@@ -313,6 +318,8 @@ def options_of(given: Mapping[str, Any]) -> JobOptions:
         if not at:
             raise click.UsageError(f"--signal: '{given['signal']}' is not NAME@TIME, such as USR1@5m")
         out["signal"] = {"name": name.removeprefix("SIG"), "before": before}
+    if given["on_resize"]:
+        out["on_resize"] = given["on_resize"].upper().removeprefix("SIG")
     out["env"] = environment(given["env"], export_all=given["export_all"])
     return cast("JobOptions", out)
 

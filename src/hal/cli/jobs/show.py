@@ -270,6 +270,7 @@ def _render_job(screen: Screen, info: JobInfo, used: str = "", places: Mapping[s
             "state": f"{info.state.value}{f': {info.reason}' if info.reason not in ('', info.state) else ''}",
             "tasks": f"{info.tasks}: {counts}" if info.tasks > 1 else "",
             "extensions": _extensions(info),
+            "on resize": f"signal {spec['on_resize']}" if spec.get("on_resize") else "",
             "workers": "share work; the first that exits with 0 says that none is left" if spec.get("workers") else "",
             "array": _array_text(_array(info)),
             "ready": "" if info.ready is None else f"{info.ready} of {plural(info.tasks, 'task')}",

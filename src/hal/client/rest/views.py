@@ -80,6 +80,9 @@ class JobInfo(View, frozen=True, kw_only=True):
     """Why its next task waits; only in listings with `reasons=True`."""
     placement: PlacementInfo | None = None
     """Where it runs now; only in listings with `placed=True`."""
+    present_nodes: tuple[str, ...] = ()
+    """Of an elastic job whose base runs: the nodes of its tasks that run and were not told to leave, the base's first;
+    not in listings."""
     ready: int | None = None
     """Of a service that runs: how many of its tasks are ready."""
     removed: str = ""

@@ -327,6 +327,10 @@ class JobSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
         Meta(description="what happens if the node of a task is unreachable; unset: the queue's setting"),
     ] = None
     signal: LimitSignal | None = None
+    on_resize: Annotated[
+        str,
+        Meta(description="signal for its base when extensions come or go; its HAL_HOSTFILE names the nodes then"),
+    ] = ""
     ship: Annotated[
         str,
         Meta(
@@ -375,6 +379,11 @@ class JobSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     def has_base(self) -> bool:
         """Whether its first task is a base, beside which its extensions run. Those of an array need none."""
         return self.extensions > 0 and self.array is None
+
+    @property
+    def ranks_of_node(self) -> int:
+        """How many ranks a hostfile gives each of its nodes: what it says itself, else one for each whole core."""
+        return self.ranks_per_node or max(1, self.request.get("cpu", 0) // 1000)
 
     @property
     def first_extension(self) -> int:
@@ -593,6 +602,11 @@ def _check_ranks(spec: JobSpec) -> None:
 
 
 def _check_extensions(spec: JobSpec) -> None:
+    if spec.on_resize:
+        if spec.on_resize not in SIGNALS:
+            raise SpecError(f"on_resize: '{shown(spec.on_resize)}' is not one of {', '.join(SIGNALS)}")
+        if not spec.has_base:
+            raise SpecError("on_resize: has no effect without extensions beside a base", hint="leave it out")
     if not spec.extensions:
         return
     if spec.array is not None and spec.extensions > spec.array.count:

@@ -23,7 +23,7 @@ from hal.daemons.agent.keeper.file_service.places import step_directories
 from hal.daemons.agent.keeper.sandbox_probe import find_sandbox
 from hal.daemons.agent.node_file import read_node_section, run_as_owner
 from hal.daemons.agent.node_id import identify_home, read_node_id
-from hal.daemons.agent.secret_files import SecretFiles, memory_places
+from hal.daemons.agent.secret_files import HOSTS_PREFIX, SecretFiles, memory_places
 from hal.daemons.agent.step_files import START_TRIES, FilePlaces
 from hal.daemons.agent.step_service import StreamPlaces
 from hal.runtime.authority import NodeIdentity
@@ -95,6 +95,12 @@ def build_settings(
         section=section,
         condition=condition,
         gate_notes=GateFiles(home.node(arguments.node).gates),
+        host_files=SecretFiles(
+            home.node(arguments.node).hostfiles,
+            memory_places(),
+            each_as_itself=how is Serving.EACH_AS_ITSELF,
+            prefix=HOSTS_PREFIX,
+        ),
         secret_files=SecretFiles(
             home.node(arguments.node).secrets,
             memory_places(),

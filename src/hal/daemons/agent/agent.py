@@ -30,6 +30,7 @@ from hal.daemons.agent.health import Condition, NodeChecks
 from hal.daemons.agent.node_gates import NodeGates
 from hal.daemons.agent.secret_files import SecretFiles
 from hal.daemons.agent.step_files import FilePlaces, StepFiles
+from hal.daemons.agent.step_hostfiles import StepHostfiles
 from hal.daemons.agent.step_probes import StepProbes
 from hal.daemons.agent.step_secrets import StepSecrets
 from hal.daemons.agent.step_service import StepService, StreamPlaces
@@ -69,7 +70,7 @@ from hal.wire.frames.agent_keeper import (
     StepFound,
     StepStarted,
 )
-from hal.wire.frames.controller_agent import Gates, Health, OpenStream, Readiness, Secrets
+from hal.wire.frames.controller_agent import Gates, Health, JobNodes, OpenStream, Readiness, Secrets
 from hal.wire.frames.conversation import Frame
 from hal.wire.frames.hello import STOPPED, Goodbye, HeldStep, Hello, Welcome
 from hal.wire.frames.joining import Joined
@@ -122,6 +123,8 @@ class AgentSettings(NamedTuple):
     """Reads the machine's condition; it may block. None: no health checks."""
     gate_notes: GateNotes | None = None
     """Notes of steps at gates. None: neither prolog nor epilog, and no job that names gates."""
+    host_files: SecretFiles | None = None
+    """Where bases of elastic jobs find the names of their nodes. None: nowhere."""
     secret_files: SecretFiles | None = None
     """Where steps find their secrets. None: no job that names any."""
     streams: StreamPlaces | None = None
@@ -164,6 +167,9 @@ class Agent:
         self._gates = self._gates_of(settings)
         self._secrets = (
             None if settings.secret_files is None else StepSecrets(runtime, settings.secret_files, self._to_controller)
+        )
+        self._hostfiles = (
+            None if self._secrets is None else StepHostfiles(settings.host_files, self._secrets.accounts_of, self._log)
         )
         service = None if settings.streams is None else StepService(runtime, settings.streams)
         self._service = service
@@ -301,6 +307,8 @@ class Agent:
                     self._keeper_ended = True
                     if self._secrets is not None:
                         self._secrets.sweep(())  # every step has ended, and those at gates will not begin
+                    if self._hostfiles is not None:
+                        self._hostfiles.sweep(())
                     self._runtime.stop("the keeper of this node was asked to end")
                 return
             elif isinstance(frame, StepFound):
@@ -321,6 +329,8 @@ class Agent:
         """Remove what steps had that have ended, or will not begin."""
         if self._secrets is not None:
             self._secrets.record_ends(frame)
+        if self._hostfiles is not None:
+            self._hostfiles.record_ends(frame)
         if self._files is not None:
             self._files.record_ends(frame)
 
@@ -332,6 +342,8 @@ class Agent:
             self._files.sweep({one.step for one in held} | set(waiting), collected)
         if self._secrets is not None and (removed := self._secrets.sweep({one.step for one in held} | set(waiting))):
             self._log.info("secrets of steps that are over were removed", steps=removed)
+        if self._hostfiles is not None:
+            self._hostfiles.sweep({one.step for one in held} | set(waiting))
 
     def _to_controller(self, frame: Frame) -> None:
         """Report to the controller; do nothing without a connection: everything important is repeated to the next
@@ -537,8 +549,12 @@ class Agent:
                         self._streams.open(frame, keeper.send_nowait)
                     continue
                 begun: Frame | None = frame
+                if isinstance(frame, JobNodes):
+                    begun = None if self._hostfiles is None else self._hostfiles.renew(frame)
                 if isinstance(frame, Start) and self._secrets is not None:
                     begun = await self._secrets.deliver(frame)
+                if isinstance(begun, Start) and self._hostfiles is not None:
+                    begun = await self._hostfiles.put(begun)
                 passed = begun if self._gates is None or begun is None else self._gates.down(begun)
                 if passed is not None and AGENT_KEEPER.includes(passed):
                     await keeper.send(passed)

@@ -23,10 +23,12 @@ from typing import Final, NamedTuple
 from hal.core.model import StepId
 from hal.core.model.secret import is_secret_name
 from hal.runtime.privacy import make_private, write_private
-from hal.runtime.regular_files import open_directory, read_regular
+from hal.runtime.regular_files import open_directory, open_regular, read_regular
 
 MEMORY_TYPES: Final = ("tmpfs", "ramfs")
 PREFIX: Final = "hal-secrets-"
+HOSTS_PREFIX: Final = "hal-hosts-"
+"""The same files say to bases of elastic jobs which nodes there are: in another directory."""
 FILE_MODE: Final = 0o400
 DIR_MODE: Final = 0o700
 USER_DIR_MODE: Final = 0o750
@@ -62,14 +64,18 @@ class NoMemoryFilesError(OSError):
 class SecretFiles:
     """Of one node. All calls are short: they touch memory only, and one small file on disk when the base is made."""
 
-    def __init__(self, note: Path, places: Collection[str], *, each_as_itself: bool = False) -> None:
+    def __init__(
+        self, note: Path, places: Collection[str], *, each_as_itself: bool = False, prefix: str = PREFIX
+    ) -> None:
         """
         Args:
             note: the file that names the base directory.
             places: directories where it may be created, the best first (`memory_places`).
             each_as_itself: steps run as their users; else as this process's.
+            prefix: how the name of the base directory begins.
         """
         self._note = note
+        self._prefix = prefix
         self._places = places
         self.each_as_itself = each_as_itself
         self._base: Path | None = None
@@ -107,6 +113,33 @@ class SecretFiles:
             raise
         return str(base)
 
+    def replace(self, step: StepId, name: str, value: bytes) -> bool:
+        """Replace a file of a step as a whole, so that nobody reads half of it; whether it was another one.
+
+        Raises:
+            OSError: for example, the step had no such file, or has put something else there; nothing has changed.
+        """
+        base = self._base or self._found()
+        if base is None:
+            raise FileNotFoundError("there is no directory of such files")
+        self._base = base
+        with contextlib.ExitStack() as opened:
+            place = open_directory(base, flags=os.O_RDONLY)
+            opened.callback(os.close, place)
+            directory = open_directory(str(step), dir_fd=place, flags=os.O_RDONLY)
+            opened.callback(os.close, directory)
+            fd = open_regular(name, os.O_RDONLY, dir_fd=directory)
+            opened.callback(os.close, fd)
+            info = os.fstat(fd)
+            if os.pread(fd, len(value) + 1, 0) == value:
+                return False
+            scratch = f".{name}.next"
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(scratch, dir_fd=directory)
+            _write(scratch, value, Account(info.st_uid, info.st_gid), dir_fd=directory)
+            os.rename(scratch, name, src_dir_fd=directory, dst_dir_fd=directory)
+        return True
+
     def remove(self, step: StepId) -> None:
         """Remove what a step had; harmless if it had nothing."""
         if self._base is not None:
@@ -142,7 +175,7 @@ class SecretFiles:
         failure: OSError = NoMemoryFilesError("this machine has no tmpfs where HAL may write")
         for place in self._places:
             try:
-                base = Path(tempfile.mkdtemp(prefix=PREFIX, dir=place))
+                base = Path(tempfile.mkdtemp(prefix=self._prefix, dir=place))
                 if self.each_as_itself:
                     base.chmod(SHARED_BASE_MODE)
             except OSError as error:
@@ -161,7 +194,7 @@ class SecretFiles:
         except (OSError, UnicodeDecodeError):
             return None
         path = Path(text)
-        return path if path.name.startswith(PREFIX) and path.is_absolute() and self._is_ours(path) else None
+        return path if path.name.startswith(self._prefix) and path.is_absolute() and self._is_ours(path) else None
 
     def _is_ours(self, path: Path) -> bool:
         """Whether it is a directory of this user, with the mode that it was given."""
@@ -199,8 +232,9 @@ def memory_places(mounts: str | None = None, *, uid: int | None = None) -> list[
     return [path for path in wanted if kinds.get(path) in MEMORY_TYPES and os.access(path, os.W_OK | os.X_OK)]
 
 
-def _write(path: Path, value: bytes, account: Account | None) -> None:
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, FILE_MODE)
+def _write(path: Path | str, value: bytes, account: Account | None, *, dir_fd: int | None = None) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+    fd = os.open(path, flags, FILE_MODE, dir_fd=dir_fd)
     try:
         if account is not None and account.uid != os.geteuid():
             os.fchown(fd, account.uid, account.gid)

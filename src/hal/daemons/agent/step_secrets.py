@@ -75,7 +75,7 @@ class StepSecrets:
         waiting, self._waiting, self._waiting_bytes = self._waiting, {}, 0
         if not any(template.secrets for template in frame.templates):
             return frame
-        accounts = await self._accounts_of({template.user for template in frame.templates if template.secrets})
+        accounts = await self.accounts_of({template.user for template in frame.templates if template.secrets})
         templates: dict[int, StepTemplate] = {}
         passed: list[StepStart] = []
         refusals: list[Refusal] = []
@@ -112,7 +112,7 @@ class StepSecrets:
         """Remove what belongs to none of these steps; returns how many directories that were."""
         return self._files.sweep(held)
 
-    async def _accounts_of(self, users: Collection[str]) -> dict[str, Account | None]:
+    async def accounts_of(self, users: Collection[str]) -> dict[str, Account | None]:
         """As whom steps of these users run here; those of whom the name service says nothing are left out."""
         if not self._files.each_as_itself:
             return dict.fromkeys(users)

@@ -27,7 +27,7 @@ from hal.planes.tasks.slices import CHEAP_A_SLICE, Pace, Work, emptied, finished
 from hal.planes.tasks.submitter import Submitter
 from hal.planes.tasks.table.checks import check_table
 from hal.planes.tasks.table.draft import Change
-from hal.planes.tasks.table.orders import Orders
+from hal.planes.tasks.table.orders import NodesNow, Orders
 from hal.planes.tasks.table.rows import job_row
 from hal.planes.tasks.table.table import STEP_SECRET
 
@@ -55,6 +55,7 @@ __all__ = [
     "LimitsByOwner",
     "LiveJob",
     "NeverStartsError",
+    "NodesNow",
     "Orders",
     "Pace",
     "Placement",

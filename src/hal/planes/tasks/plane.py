@@ -49,6 +49,7 @@ from hal.planes.tasks.submitter import Submitter
 from hal.planes.tasks.table import restart
 from hal.planes.tasks.table.commit import keep, sealing, undoing
 from hal.planes.tasks.table.draft import Change
+from hal.planes.tasks.table.extensions import base_runs, present_nodes
 from hal.planes.tasks.table.propagation import settle, settling
 from hal.planes.tasks.table.table import STEP_SECRET, JobTable
 from hal.store.mark import INSTANCE
@@ -519,6 +520,12 @@ class TaskPlane:
     def gates_text(self, job: int, task: int, attempt: int) -> str:
         """Which gates that attempt waits for, in words; '' when it is active and waits for none, or is not."""
         return gates_text(self._table.gates.waiting((job, task, attempt)))
+
+    def present_nodes(self, job: int) -> tuple[str, ...] | None:
+        """The nodes that an elastic job has now, its base's first; None where it is none, or its base does not run.
+        O(its active attempts)."""
+        live = self._table.committed(job)
+        return present_nodes(live) if live is not None and live.spec.has_base and base_runs(live) else None
 
     def ready_count(self, job: int) -> int | None:
         """How many tasks of a service are ready; None where it is none, or not live. O(its active attempts)."""

@@ -179,6 +179,11 @@ class StepTemplate(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     """Set by the agent: the steps' directories of secrets are in this one, each named by its step; empty: none."""
     service: TemplateService | None = None
     """Feature `services`: the steps serve others; nil: they do not."""
+    hostfile: Amount = 0
+    """Feature `hostfiles`: of the step of rank 0, the agent keeps a file of the nodes that its job has, with so many
+    ranks on each; 0: it has none. For the agent."""
+    hostfile_dir: Text = ""
+    """Set by the agent: the file is `hosts` in a directory in this one, named by the step; empty: there is none."""
     ranks: bool = False
     """Each step is one rank of a parallel program, on a node of its own."""
 

@@ -104,6 +104,22 @@ class Readiness(Frame, frozen=True, kw_only=True):
     steps: Annotated[tuple[StepReadiness, ...], Meta(max_length=MAX_ITEMS)]
 
 
+class JobNodes(Frame, frozen=True, kw_only=True):
+    """Controller to agent, feature `hostfiles`: the nodes that the elastic job of this step has now. If its file says
+    something else, the agent replaces that and has its keeper send the signal. Repeating it is harmless; sent again
+    after each hello."""
+
+    epoch: Count
+    """Of the controller, for the signal."""
+    step: StepId
+    nodes: Annotated[tuple[Name, ...], Meta(max_length=MAX_ITEMS)]
+    """Those of the base first; without those of steps that were told to leave."""
+    slots: Amount
+    """Ranks of each."""
+    signal: Name
+    """Its name without SIG."""
+
+
 class JobSecrets(Struct, frozen=True, array_like=True, gc=False):
     """The secrets that one job names."""
 
@@ -208,6 +224,7 @@ ControllerAgentFrame = (
     | Health
     | Gates
     | Readiness
+    | JobNodes
     | Secrets
     | OpenStream
     | StreamOpened

@@ -8,10 +8,11 @@ from hal.core.engine.events import JobsSubmitted
 from hal.core.model import AttemptState, Reason, SpecError, StepId, TaskState, spec_from_plain
 from hal.core.model.index_ranges import IndexRange
 from hal.core.model.policy import Policy, Queue
-from hal.planes.tasks import Change
+from hal.planes.tasks import Arrival, Change
 from hal.planes.tasks.jobs.selection import Selection
 from hal.planes.tasks.table.extensions import BASE_ENDED, BY_BASE
 from hal.wire.frames.agent_keeper import ExitCause, StepStarted
+from hal.wire.frames.hello import HeldStep
 from tests.planes.tasks.attempts.test_preemption import moves
 from tests.planes.tasks.small_plane import BY, SmallPlane
 
@@ -244,3 +245,75 @@ def test_what_cannot_have_extensions_says_so(field: dict[str, object]) -> None:
     """Services, interactive jobs, and those that stay in one domain."""
     with pytest.raises(SpecError, match="extensions: a job with"):
         spec_from_plain({"command": ["true"], "extensions": 1, **field})
+
+
+TOLD = {"nodes": 2, "extensions": 3, "on_resize": "WINCH"}
+
+
+def told(change: Change) -> tuple[str, ...] | None:
+    """What the base of the only job is told of its nodes by this commit, at its first node; None: nothing."""
+    (now,) = [*(change.orders["n1"].resized.values() if "n1" in change.orders else ())] or [None]
+    assert all(not orders.resized for node, orders in change.orders.items() if node != "n1")
+    return None if now is None else now.nodes
+
+
+def test_a_base_that_asks_for_it_is_told_its_nodes_as_extensions_come_and_go() -> None:
+    """When their processes have begun, and as soon as they are told to leave; not of its own nodes, which it has from
+    the beginning, nor of the end of one that had been told to leave."""
+    plane = SmallPlane(nodes=4)
+    (job,) = plane.submit(TOLD)
+    started = plane.start((job, 0))
+    assert told(begun(plane, job)) is None
+    starts, rows = plane.engine.plan([(job, 1)], {job: 1})
+    plane.engine.assume(starts)
+    plane.plane.allocate(starts, rows, plane.names.__getitem__, 1, plane.now_ms)
+    assert told(plane.commit()) is None
+    change = begun(plane, job, 1)
+    (first,) = plane.live(job).active[1].nodes
+    assert told(change) == ("n1", "n2", first)
+    block = moves(job, for_job=0)
+    block["task"], block["mode"] = 1, 5
+    plane.plane.preempt(block, plane.now_ms)
+    assert told(plane.commit()) == ("n1", "n2")
+    assert told(plane.end(job, 1, code=143, cause=ExitCause.PREEMPTED)) is None
+    ((_, template),) = started.orders["n1"].templates.items()
+    assert template.hostfile == 1
+
+
+def test_a_base_that_does_not_ask_is_told_nothing() -> None:
+    """And its template asks for no file."""
+    plane, job = growing()
+    orders = grow(plane, job, 1).orders
+    assert all(not one.resized for one in orders.values())
+    assert all(not template.hostfile for one in orders.values() for template in one.templates.values())
+
+
+def test_an_extension_has_no_file_of_nodes_of_its_own() -> None:
+    plane, job = growing(**TOLD)
+    ((_, template),) = grow(plane, job, 1).orders["n1"].templates.items()
+    assert (template.env["HAL_ELASTIC"], template.hostfile) == ("extension", 0)
+
+
+def test_a_node_that_returns_is_told_the_nodes_again() -> None:
+    """Its agent may have missed what came while it was away."""
+    plane, job = growing(**TOLD)
+    grow(plane, job, 1)
+    (extension,) = plane.live(job).active[1].nodes
+    held = tuple(
+        HeldStep(StepId(job, task, 1, rank), True, 7, plane.now_ms)
+        for task, attempt in plane.live(job).active.items()
+        for rank, node in enumerate(attempt.nodes)
+        if node == "n1"
+    )
+    arrival = Arrival(name="n1", capacity={"cpu": 64_000}, boot_id="b1", held=held)
+    plane.plane.record_arrival(arrival, plane.now_ms)
+    assert told(plane.commit()) == ("n1", "n2", extension)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [({"on_resize": "KILL", "extensions": 1}, "'KILL' is not one of"), ({"on_resize": "USR1"}, "without extensions")],
+)
+def test_a_signal_that_makes_no_sense_is_refused(fields: dict[str, object], message: str) -> None:
+    with pytest.raises(SpecError, match=message):
+        spec_from_plain({"command": ["x"], **fields})

@@ -474,7 +474,9 @@ class KeeperCore:
         recipe = held.recipe
         assert recipe is not None  # until it runs
         held.phase = Phase.LAUNCHED
-        env = step_env(held.start, self._outputs.directory(held.step), recipe.key, recipe.secrets_dir)
+        env = step_env(
+            held.start, self._outputs.directory(held.step), recipe.key, recipe.secrets_dir, recipe.hostfile_dir
+        )
         streams = streams_of(held.start, recipe, self.config.node)
         if streams is not None:
             env.update(stream_env(streams, recipe.workdir))

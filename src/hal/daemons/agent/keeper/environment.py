@@ -89,9 +89,11 @@ class TemplateEnvs:
         return known[1]
 
 
-def step_env(start: StepStart, directory: str, key: str, secrets_dir: str = "") -> dict[str, str]:
-    """Build the variables of one step alone; `directory` is where its outputs are, `key` and `secrets_dir` are its
-    template's."""
+def step_env(
+    start: StepStart, directory: str, key: str, secrets_dir: str = "", hostfile_dir: str = ""
+) -> dict[str, str]:
+    """Build the variables of one step alone; `directory` is where its outputs are, `key`, `secrets_dir` and
+    `hostfile_dir` are its template's."""
     prefix = f"{directory}/{output_prefix(start.step)}"
     job, task, attempt, rank = start.step.job, start.step.task, start.step.attempt, start.step.rank
     env = {
@@ -115,6 +117,8 @@ def step_env(start: StepStart, directory: str, key: str, secrets_dir: str = "") 
         env["HAL_ITEM"] = start.item
     if secrets_dir:
         env["HAL_SECRETS_DIR"] = f"{secrets_dir}/{start.step}"
+    if hostfile_dir and not rank:
+        env["HAL_HOSTFILE"] = f"{hostfile_dir}/{start.step}/hosts"
     return env
 
 

@@ -59,7 +59,13 @@ from hal.daemons.controller.nodes.budget import (
 from hal.daemons.controller.nodes.forgetting import Forgetting
 from hal.daemons.controller.nodes.leases import NodeLeases
 from hal.daemons.controller.nodes.link import Link
-from hal.daemons.controller.nodes.order_frames import StartLease, ack_frames, other_frames, start_frames
+from hal.daemons.controller.nodes.order_frames import (
+    StartLease,
+    ack_frames,
+    other_frames,
+    resize_frames,
+    start_frames,
+)
 from hal.daemons.controller.nodes.request_numbers import RequestNumbers
 from hal.daemons.controller.nodes.start_secrets import StartSecrets, Unsent, Values, secret_frames
 from hal.planes.tasks import Arrival, Orders, TaskPlane
@@ -71,6 +77,7 @@ from hal.wire.agree import (
     FILES,
     FORGET,
     HEALTH,
+    HOSTFILES,
     JOB_GATES,
     OUTPUTS,
     QUARANTINED,
@@ -199,6 +206,9 @@ class Agents:
         self._send_starts(link)
         for frame in other_frames(due, self._committer.epoch):
             self._send(link, frame)
+        if due.resized and HOSTFILES not in link.lacks:
+            for told in resize_frames(due.resized, self._committer.epoch):
+                self._send(link, told)
 
     def acknowledge(self, orders: dict[str, Orders]) -> None:
         """Acknowledge to keepers the exits that they may forget: those that a power failure cannot take back."""

@@ -5,7 +5,7 @@ Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import NamedTuple
 
@@ -14,7 +14,8 @@ from msgspec.structs import replace
 from hal.core.engine.events import INF
 from hal.core.model import StepId
 from hal.core.model.grace import DEFAULT_GRACE_MS
-from hal.planes.tasks import Orders
+from hal.planes.tasks import NodesNow, Orders
+from hal.wire.bounds import MAX_ITEMS
 from hal.wire.frames.agent_keeper import (
     AgentKeeperFrame,
     Checkpoint,
@@ -29,6 +30,7 @@ from hal.wire.frames.agent_keeper import (
     StopReason,
     Suspend,
 )
+from hal.wire.frames.controller_agent import JobNodes
 
 STEPS_A_FRAME = 500
 START_BYTES = 4 << 20
@@ -97,6 +99,12 @@ def other_frames(orders: Orders, epoch: int) -> Iterator[AgentKeeperFrame]:
     for walltime_ms, steps in orders.walltimes.items():
         for part in _parts(steps):
             yield Resize(epoch=epoch, steps=part, walltime_ms=min(walltime_ms, INF))
+
+
+def resize_frames(resized: Mapping[StepId, NodesNow], epoch: int) -> Iterator[JobNodes]:
+    """What the bases of elastic jobs are told of their nodes."""
+    for step, now in resized.items():
+        yield JobNodes(epoch=epoch, step=step, nodes=now.nodes[:MAX_ITEMS], slots=now.slots, signal=now.signal)
 
 
 def ack_frames(orders: Orders) -> Iterator[AgentKeeperFrame]:

@@ -18,6 +18,7 @@ from hal.planes.tasks.live.attempt import Attempt
 from hal.planes.tasks.live.job import LiveJob
 from hal.planes.tasks.nodes.arrivals import Arrival
 from hal.planes.tasks.slices import Pace, Work
+from hal.planes.tasks.table.extensions import BASE, order_nodes
 from hal.planes.tasks.table.propagation import settle, settling
 from hal.planes.tasks.table.stops import order_stop, order_suspension
 from hal.planes.tasks.table.table import JobTable
@@ -92,6 +93,8 @@ def reconcile(table: JobTable, arrival: Arrival, now_ms: int) -> None:
             if missing:
                 order_start(table, job, attempt, missing)
             order_suspension(table, job, attempt)
+            if attempt.task == BASE and arrival.name == attempt.nodes[0]:
+                order_nodes(table, job)
     unknown = [one.step for one in arrival.held if one.step not in known and one.running]
     if unknown:
         table.draft.order(arrival.name).stops.setdefault(StopReason.UNKNOWN, []).extend(sorted(unknown))

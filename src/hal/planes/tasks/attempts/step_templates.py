@@ -41,6 +41,7 @@ def holding_template(template: StepTemplate) -> StepTemplate:
         signal_before_ms=0,
         interactive="",
         continues=False,
+        hostfile=0,
     )
 
 
@@ -57,7 +58,7 @@ def extension_template(template: StepTemplate, base: Attempt | None, address_of:
         env |= {"HAL_BASE_NODES": ",".join(base.nodes), "HAL_BASE_ADDRESSES": ",".join(addresses)}
         env.setdefault(MASTER_ADDR, addresses[0])
         env.setdefault(MASTER_PORT, str(base.port))
-    return replace(template, env=env, ranks=False)
+    return replace(template, env=env, ranks=False, hostfile=0)
 
 
 def step_template(job: LiveJob, secret: str, reached_at: Mapping[str, str]) -> StepTemplate:
@@ -124,6 +125,7 @@ def step_template(job: LiveJob, secret: str, reached_at: Mapping[str, str]) -> S
         + _file_gates(spec),
         secrets=spec.secrets,
         service=None if spec.service is None else _service(spec.service),
+        hostfile=spec.ranks_of_node if spec.on_resize else 0,
         ranks=(spec.nodes > 1 or spec.has_base) and not spec.first_node,
     )
 

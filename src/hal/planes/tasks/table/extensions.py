@@ -11,10 +11,11 @@ from __future__ import annotations
 from typing import Final
 
 from hal.core.lifecycle import TaskEvent
-from hal.core.model import AttemptState, TaskState
+from hal.core.model import AttemptState, StepId, TaskState
 from hal.planes.tasks.live.attempt import CANCELLED, REQUEUED
 from hal.planes.tasks.live.job import LiveJob
 from hal.planes.tasks.live.task_ranges import TaskRange, parts_within
+from hal.planes.tasks.table.orders import NodesNow
 from hal.planes.tasks.table.stops import stop_attempt
 from hal.planes.tasks.table.table import JobTable
 
@@ -45,8 +46,36 @@ def follow_base(table: JobTable, job: LiveJob, now_ms: int) -> None:
         _end(table, job, now_ms)
     elif base_runs(job):
         _let_wait(table, job)
+        if job.spec.on_resize:
+            _tell_nodes(table, job)
     else:
         _send_away(table, job, now_ms)
+
+
+def present_nodes(job: LiveJob) -> tuple[str, ...]:
+    """The nodes of its tasks that run and were not told to leave, the base's first; O(its active attempts)."""
+    running = [task for task, one in job.active.items() if one.state is AttemptState.RUNNING and not one.stopping]
+    return tuple(node for task in sorted(running) for node in job.active[task].nodes)
+
+
+def order_nodes(table: JobTable, job: LiveJob) -> None:
+    """Tell the base of a job that asks for it which nodes the job has. Repeating it is harmless."""
+    if not job.spec.on_resize or not base_runs(job):
+        return
+    base = job.active[BASE]
+    told = NodesNow(present_nodes(job), job.spec.ranks_of_node, job.spec.on_resize)
+    table.draft.order(base.nodes[0]).resized[StepId(job.id, BASE, base.attempt, 0)] = told
+
+
+def _tell_nodes(table: JobTable, job: LiveJob) -> None:
+    """Tell the base which nodes the job has, if these are not those of the last commit."""
+    before, base = table.draft.jobs_before.get(job.id), job.active[BASE]
+    if before is None or not base_runs(before):
+        return  # the nodes of a base are in its file before it begins
+    orders = table.draft.orders.get(base.nodes[0])
+    # Several things may have happened to the job since the last commit: what was ordered first may not hold any more.
+    if present_nodes(before) != present_nodes(job) or (orders is not None and orders.resized):
+        order_nodes(table, job)
 
 
 def leave_to_people(table: JobTable, job: LiveJob, first: int, count: int) -> None:

@@ -28,6 +28,15 @@ OF_EXTENSIONS: Final = 1 << 60
 """Added to a job's id: the key of the template of its extensions; more than any id."""
 
 
+class NodesNow(Struct, frozen=True):
+    """The nodes that an elastic job has, for the step that leads its base."""
+
+    nodes: tuple[str, ...]
+    slots: int
+    """Ranks of each."""
+    signal: str
+
+
 @dataclass(slots=True)
 class Orders:
     """What one node is sent after the commit, in this order."""
@@ -46,6 +55,8 @@ class Orders:
     """Steps that leave for other work, by how."""
     suspends: list[StepId] = field(default_factory=list)
     resumes: list[StepId] = field(default_factory=list)
+    resized: dict[StepId, NodesNow] = field(default_factory=dict)
+    """What leads the base of an elastic job is told its nodes."""
     walltimes: dict[int, list[StepId]] = field(default_factory=dict)
     """Running steps by their new walltime."""
     arrival: object = None

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TypeVar
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from hal.core.engine.errors import EngineError, PolicyFault
@@ -300,7 +300,12 @@ class Jobs:
         if all_dependants:
             read = partial(_dependants, job=job, user=row.user)
             dependants.update(await self._parts.committer.read(read))
-        return replace(view, dependants=tuple(map(str, sorted(dependants)[:MAX_DEPENDANTS])))
+        nodes = self._parts.plane.present_nodes(job)
+        return replace(
+            view,
+            dependants=tuple(map(str, sorted(dependants)[:MAX_DEPENDANTS])),
+            present_nodes=UNSET if nodes is None else nodes,
+        )
 
     async def page(
         self, wanted: JobFilter, after: int | None, limit: int, *, reasons: bool = False, placed: bool = False

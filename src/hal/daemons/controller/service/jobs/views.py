@@ -102,6 +102,9 @@ class JobView(Struct, frozen=True, kw_only=True, gc=False):
     """Why its next task waits; only in listings that ask for it, and only where something waits."""
     placement: PlacementView | UnsetType = UNSET
     """Where it runs now; only in listings that ask for it, and only where it does."""
+    present_nodes: tuple[str, ...] | UnsetType = UNSET
+    """Of an elastic job whose base runs: the nodes of its tasks that run and were not told to leave, the base's first;
+    not in listings."""
     ready: int | UnsetType = UNSET
     """Of a service that runs: how many of its tasks are ready."""
     dependants: tuple[str, ...] | UnsetType = UNSET
