@@ -22,6 +22,7 @@ from hal.wire.frames.agent_keeper import ExitsAck, LogChunk, Stream
 from hal.wire.frames.controller_agent import CONTROLLER_AGENT
 from hal.wire.frames.conversation import MAX_FRAME_BYTES, Frame
 from hal.wire.frames.hello import Goodbye
+from hal.wire.frames.sessions import SESSIONS
 from tests.examples import examples
 
 FRAME_KINDS = CONTROLLER_AGENT.kinds
@@ -85,9 +86,11 @@ def test_any_split_of_the_stream_gives_the_same_frames(frames: list[Frame], data
 
 def test_a_stream_of_single_bytes_gives_the_same_frames() -> None:
     """The worst split: each byte alone."""
-    decoder = FrameDecoder(CONTROLLER_AGENT)
-    out = [frame for example in EXAMPLES for byte in encode(example) for frame in decoder.feed(bytes([byte]))]
-    assert out == list(EXAMPLES)
+    for conversation in (CONTROLLER_AGENT, SESSIONS):
+        examples = [example for example in EXAMPLES if conversation.includes(example)]
+        decoder: FrameDecoder[Frame] = FrameDecoder(conversation)
+        out = [frame for example in examples for byte in encode(example) for frame in decoder.feed(bytes([byte]))]
+        assert out == examples
 
 
 @given(FRAMES, st.data())

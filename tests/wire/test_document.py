@@ -23,12 +23,14 @@ from hal.wire.errors import MalformedFrameError
 from hal.wire.examples import EXAMPLES
 from hal.wire.frames.controller_agent import CONTROLLER_AGENT
 from hal.wire.frames.conversation import Conversation
+from hal.wire.frames.sessions import SESSIONS
 
 DOCUMENT = Path(__file__).parents[2] / "spec" / "frames.md"
 SECTION = re.compile(r"^#### `(.+?)`\n(.*?)(?=^#{2,4} )", re.MULTILINE | re.DOTALL)
 HEX = re.compile(r"```hex\n(.*?)```", re.DOTALL)
 JSON = re.compile(r"```json\n(.*?)```", re.DOTALL)
 TAGS = [str(kind.__struct_config__.tag) for kind in FRAMES]
+SESSION_TAGS = {kind.__struct_config__.tag for kind in SESSIONS.kinds}
 ANY: Any = reduce(or_, FRAMES)
 
 
@@ -76,7 +78,8 @@ def test_the_examples_bytes_and_json_are_the_same_frame(tag: str) -> None:
     """Read as a client in another language would: from the text of the document alone."""
     text = sections()[tag]
     data = bytes.fromhex(HEX.findall(text)[0])
-    (frame,) = FrameDecoder(CONTROLLER_AGENT).feed(data)
+    conversation = SESSIONS if tag in SESSION_TAGS else CONTROLLER_AGENT
+    (frame,) = FrameDecoder(conversation).feed(data)
     assert msgspec.json.decode(JSON.findall(text)[0], type=ANY) == frame
     assert frame.__struct_config__.tag == tag
     assert encode(frame) == data

@@ -8,6 +8,7 @@ import resource
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 import uvloop
@@ -77,6 +78,20 @@ def run(
         return code
     finally:
         remove_pid_file(home.pid_file(name))
+        file.close()
+
+
+def run_apart(name: str, directory: Path, main: Main, *, log_level: str = "info") -> int:
+    """As `run`, for a process that belongs to no home: without a pid file, its log is `directory/NAME.log`.
+
+    Returns: the exit code for `sys.exit`.
+    """
+    file = LogFile(directory / f"{name}.log")
+    log = open_log(file, name, level=log_level)
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(_live(name, Home(directory), main, log, None))
+    finally:
         file.close()
 
 

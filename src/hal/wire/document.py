@@ -22,6 +22,7 @@ from hal.wire.frames.agent_keeper import AGENT_KEEPER
 from hal.wire.frames.controller_agent import CONTROLLER_AGENT
 from hal.wire.frames.conversation import MAX_FRAME_BYTES, WIRE_VERSION, WIRE_VERSION_MIN, Conversation, Frame
 from hal.wire.frames.joining import JOINING
+from hal.wire.frames.sessions import MAX_BLOCK_TASKS, MAX_INLINE_BYTES, SESSIONS, TaskStatus
 from hal.wire.roles import MAY_DIAL, SERVES_STRANGERS, UNCERTIFIED, Role, host_name
 from hal.wire.step_streams import (
     BEGIN,
@@ -47,7 +48,7 @@ from hal.wire.step_streams import (
 )
 from hal.wire.strangers import HANDSHAKE_MS, MAX_STRANGERS, STRANGER_MS
 
-CONVERSATIONS: Final[tuple[Conversation[Any], ...]] = (JOINING, CONTROLLER_AGENT, AGENT_KEEPER)
+CONVERSATIONS: Final[tuple[Conversation[Any], ...]] = (JOINING, CONTROLLER_AGENT, AGENT_KEEPER, SESSIONS)
 FRAMES: Final[tuple[type[Frame], ...]] = tuple(type(example) for example in EXAMPLES)
 """Every frame, in the order of the document."""
 
@@ -89,6 +90,7 @@ HAL: it fences effects outside HAL and is not a secret.
 | agent | controller | `wire.sock` in the socket directory that `HAL_HOME/run/socket-dir` names |
 | agent | keeper | `keeper-NODE.sock` there |
 | agent on another machine | controller | TLS 1.3 over TCP, port 7422 by default |
+| client, worker | broker of a session | the Unix socket that the session's file names |
 
 Sockets are Unix stream sockets of mode 0600 in a directory of mode 0700. The listener asks the kernel who dialled
 (SO_PEERCRED); any user but its own and root gets a `goodbye` with code `denied`. The dialler checks the listener the
@@ -189,6 +191,26 @@ to the client and `open-stream` name, with a name of {MEETING_BYTES} digits for 
 the relay passes bytes on in both directions: TLS 1.3 between the two, in which the node serves, and then the messages
 above.
 
+## Tasks of sessions
+
+A client and a worker each begin with `open-session`, which carries the token of the session's file; the broker answers
+`session-opened`. Tasks travel in blocks of at most {MAX_BLOCK_TASKS}, all with the same function and options. Their
+bytes stand one behind the other in `payload`, the length of each in `sizes`, 4 bytes, unsigned, little-endian. No task,
+result or piece of an object has more than {MAX_INLINE_BYTES} bytes. The broker never looks into them. A client counts
+its tasks, and knows a result by its block and its index there; a broker answers each task once.
+
+| status | meaning |
+|---|---|
+@STATUSES@
+
+Between clients and workers in Python, arguments are the pickle of a tuple, or of a list of a tuple and a map of named
+arguments; a result is a pickle. Bytes that begin with 0 instead of the mark of a pickle are 8 bytes (0, three unused,
+the number of parts: 4 bytes), then the length of each part (8 bytes), then the parts, each at a multiple of 16: a
+pickle of protocol 5 and its buffers.
+
+A worker runs the tasks of a run, and its runs, in the order in which it received them. Results leave at the end of a
+run, and before that every few milliseconds.
+
 ## Roles
 
 Who may dial whom. Over TCP the certificate states the role; a dialler accepts no listener of another role than the one
@@ -209,12 +231,17 @@ _SECTIONS: Final = {
     "Started": "Reports: keeper to agent to controller",
     "ReadLog": "Outputs",
     "FindStep": "Streams to steps",
+    "OpenSession": "Tasks of sessions",
 }
 
 
 def document() -> str:
     """Build the whole text of spec/frames.md."""
-    parts = [_INTRODUCTION.replace("@ROLES@", _roles()), _conversations(), "\n## Frames\n"]
+    parts = [
+        _INTRODUCTION.replace("@ROLES@", _roles()).replace("@STATUSES@", _statuses()),
+        _conversations(),
+        "\n## Frames\n",
+    ]
     examples = {type(example): example for example in EXAMPLES}
     for kind in FRAMES:
         if kind.__name__ in _SECTIONS:
@@ -225,6 +252,11 @@ def document() -> str:
     parts.append("\n## Names\n")
     parts.extend(_names(kind) for kind in _enums())
     return "".join(parts)
+
+
+def _statuses() -> str:
+    comments = _field_comments(TaskStatus)
+    return "\n".join(f"| {one.value} | {comments[one.name]} |" for one in TaskStatus)
 
 
 def _roles() -> str:

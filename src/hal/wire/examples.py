@@ -86,6 +86,21 @@ from hal.wire.frames.joining import (
     ReadAuthority,
     Renew,
 )
+from hal.wire.frames.sessions import (
+    CancelTasks,
+    DropObjects,
+    OpenSession,
+    RecallTasks,
+    RunTasks,
+    SessionOpened,
+    StoreObject,
+    SubmitTasks,
+    TaskResults,
+    TasksCancelled,
+    TasksDone,
+    TasksReceived,
+    TasksReturned,
+)
 from hal.wire.roles import Role
 
 _STEP = StepId(42, 7, 1, 0)
@@ -93,6 +108,8 @@ _TOKEN = "8f14e45fceea167a5a36dedd4bea2543"
 _PEM = "-----BEGIN {0}-----\nMIIB…\n-----END {0}-----\n"
 _CAPACITY = {"cpu": 2_000, "memory": 4 << 30}
 
+_PICKLES = b"\x80\x05K\x01\x85." * 2
+_SIZES = b"\x06\0\0\0" * 2
 EXAMPLES: tuple[Frame, ...] = (
     Hello(
         role=Role.AGENT,
@@ -277,5 +294,18 @@ EXAMPLES: tuple[Frame, ...] = (
     CollectedPiece(data=b"hello\n"),
     CollectedEnd(files=1),
     CollectedStored(),
+    OpenSession(versions=(1, 1), role=Role.CLIENT, session="1f" * 16, token="5e" * 32, pid=4_711),
+    SessionOpened(version=1, number=3, window_tasks=200_000, window_bytes=256 << 20),
+    StoreObject(ref=(3 << 32) + 1, data=b"\x80\x05K\x01."),
+    DropObjects(refs=((3 << 32) + 1,)),
+    SubmitTasks(first=17, function=(3 << 32) + 1, sizes=_SIZES, payload=_PICKLES, priority=1, attempts=3),
+    TasksReceived(),
+    TaskResults(block=17, index=0, statuses=b"\0\0", sizes=_SIZES, payload=_PICKLES),
+    CancelTasks(ranges=((17, 2),)),
+    TasksCancelled(),
+    RunTasks(run=9, function=(3 << 32) + 1, sizes=_SIZES, payload=_PICKLES),
+    TasksDone(run=9, index=0, statuses=b"\0\0", sizes=_SIZES, payload=_PICKLES, took_us=40),
+    RecallTasks(),
+    TasksReturned(run=9, index=1),
 )
 """In the order in which the frames are declared."""

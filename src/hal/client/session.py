@@ -1,0 +1,139 @@
+"""`Session`: an executor (`concurrent.futures`) whose tasks run in the slots of a session, microseconds apart.
+
+Imports no NumPy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor, Future
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar, cast
+
+from hal.client.sessions.answers import SessionFuture
+from hal.client.sessions.core import Options, SessionCore
+from hal.client.sessions.errors import (
+    ArgumentTooLargeError,
+    SessionLost,
+    TaskError,
+    TaskLostError,
+    TaskQuarantinedError,
+)
+from hal.client.sessions.mapping import TaskMap
+from hal.core.model.errors import SpecError
+from hal.runtime.session_file import SessionFile, read_session_file
+from hal.runtime.task_payloads import encode_value
+from hal.wire.frames.sessions import MAX_ATTEMPTS, MAX_INLINE_BYTES, MAX_PRIORITY
+
+__all__ = ["Session", "SessionLost", "TaskError", "TaskLostError", "TaskQuarantinedError", "open_session"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def open_session(session: SessionFile | str | Path) -> Session:
+    """Connect to the broker of a session.
+
+    Args:
+        session: its file, or what is in it.
+    Raises:
+        UnreachableError: no broker answers.
+        NotFoundError, DeniedError, SpecError: of the file.
+    """
+    if not isinstance(session, SessionFile):
+        session = read_session_file(Path(session))
+    return Session(SessionCore(session))
+
+
+class Session(Executor):
+    """The tasks of one client in a session.
+
+    Use it as any executor: `submit`, `map`, `shutdown`, `with`. Functions, arguments and results are pickled; functions
+    and classes of `__main__`, lambdas and closures travel by value. A function is sent once, as it is when it is first
+    used. A task whose worker dies runs again elsewhere.
+    """
+
+    def __init__(self, core: SessionCore, options: Options | None = None) -> None:
+        """Use `open_session`."""
+        self._core = core
+        self._options = options or Options()
+
+    def options(self, *, priority: int | None = None, attempts: int | None = None, once: bool | None = None) -> Session:
+        """Return the same session with other options for the tasks that are submitted through it.
+
+        Args:
+            priority: tasks of a higher one begin before others of this client.
+            attempts: how often a task may run until it raises no exception.
+            once: a task that may have begun is not run again when its worker dies; it fails with `TaskLostError`.
+        Raises:
+            SpecError: a value is out of its range.
+        """
+        if priority is not None and not -MAX_PRIORITY <= priority <= MAX_PRIORITY:
+            raise SpecError(f"priority {priority} of tasks", hint=f"between -{MAX_PRIORITY} and {MAX_PRIORITY}")
+        if attempts is not None and not 1 <= attempts <= MAX_ATTEMPTS:
+            raise SpecError(f"{attempts} attempts of a task", hint=f"between 1 and {MAX_ATTEMPTS}")
+        old = self._options
+        return Session(
+            self._core,
+            Options(
+                priority=old.priority if priority is None else priority,
+                attempts=old.attempts if attempts is None else attempts,
+                once=old.once if once is None else once,
+            ),
+        )
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """Submit one call; returns its future.
+
+        Waits while the session's window of unanswered tasks is full. Arguments that cannot be pickled fail the future.
+
+        Raises:
+            SessionLost: the connection is gone.
+            RuntimeError: after `shutdown`.
+        """
+        core = self._core
+        try:
+            data = encode_value([args, kwargs] if kwargs else args)
+            if len(data) > MAX_INLINE_BYTES:
+                raise ArgumentTooLargeError(len(data))
+            core.store(fn)
+        except RuntimeError:
+            raise
+        except Exception as error:
+            core.check()
+            failed = SessionFuture(core, -1)
+            failed.set_exception(error)
+            return failed
+        return core.submit(fn, data, self._options)
+
+    def map(
+        self,
+        fn: Callable[..., T],
+        *iterables: Iterable[Any],
+        timeout: float | None = None,
+        chunksize: int = 1,
+    ) -> Iterator[T]:
+        """Call a function with each item; yields the results in order.
+
+        Tasks are sent ahead of the results that were taken, up to a window; the rest follows as results are taken.
+
+        Args:
+            timeout: seconds from now until which a result is waited for.
+            chunksize: ignored: the broker decides how many tasks travel together.
+        Raises: as `submit`; when iterated, TimeoutError, and the exception of the first task that failed.
+        """
+        self._core.check()
+        tasks = TaskMap(self._core, fn, iterables, self._options, timeout)
+        tasks.fill()
+        return cast(Iterator[T], tasks.results())
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Accept nothing more, and close the connection once all tasks have ended.
+
+        Args:
+            wait: for that.
+            cancel_futures: cancel tasks that no worker has.
+        """
+        self._core.close(cancel=cancel_futures)
+        if wait:
+            self._core.wait_until_answered()

@@ -1,0 +1,1 @@
+"""The client's side of sessions: `hal.client.session` puts it together."""

@@ -1,0 +1,132 @@
+"""Results of tasks as they arrive: values, exceptions, futures that are set to them."""
+
+from __future__ import annotations
+
+import contextlib
+import pickle
+from collections.abc import Iterator
+from concurrent.futures import CancelledError, Future, InvalidStateError
+from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING, Any, Protocol
+
+from hal.client.sessions.errors import BY_STATUS, TaskError
+from hal.runtime.task_payloads import BUFFERS, decode_error, decode_value
+from hal.wire.frames.sessions import TaskResults, TaskStatus
+
+if TYPE_CHECKING:
+    from hal.client.sessions.core import SessionCore
+
+
+class Block(Protocol):
+    """Tasks that were submitted in one frame."""
+
+    left: int
+    """Tasks of it that were not answered."""
+    size: int
+    """Its bytes."""
+    stored: Stored
+
+    def receive(self, frame: TaskResults) -> None:
+        """Some of them were answered."""
+
+    def lose(self, error: BaseException) -> None:
+        """The others never will be."""
+
+
+class Stored:
+    """A function that the broker has.
+
+    Attributes:
+        ref: its id.
+        uses: blocks that call it and were not answered.
+    """
+
+    __slots__ = ("ref", "uses")
+
+    def __init__(self, ref: int) -> None:
+        self.ref = ref
+        self.uses = 0
+
+
+class SessionFuture(Future[Any]):
+    """The future of one task. `cancel` asks the broker: a task that a worker has is not cancelled."""
+
+    def __init__(self, core: SessionCore, task: int) -> None:
+        super().__init__()
+        self._core = core
+        self.task = task
+        """Its id."""
+
+    def cancel(self) -> bool:
+        """Cancel the task if no worker has it; returns whether it is cancelled."""
+        if not self.done():
+            self._core.cancel([(self.task, 1)], wait=True)
+        return self.cancelled()
+
+    def settle(self, status: int, data: memoryview) -> None:
+        """Set the result."""
+        with contextlib.suppress(InvalidStateError):
+            if status == TaskStatus.DONE:
+                try:
+                    value = decode_value(data)
+                except Exception as error:
+                    self.set_exception(error)
+                else:
+                    self.set_result(value)
+            elif status == TaskStatus.CANCELLED:
+                super().cancel()
+                self.set_running_or_notify_cancel()
+            else:
+                self.set_exception(error_of(status, data))
+
+
+class FutureBlock:
+    """Tasks with a future each."""
+
+    __slots__ = ("futures", "left", "size", "stored")
+
+    def __init__(self, futures: list[SessionFuture], size: int, stored: Stored) -> None:
+        self.futures = futures
+        self.left = len(futures)
+        self.size = size
+        self.stored = stored
+
+    def receive(self, frame: TaskResults) -> None:
+        view = memoryview(frame.payload)
+        futures = self.futures
+        for index, (begin, end) in enumerate(_bounds(frame), frame.index):
+            futures[index].settle(frame.statuses[index - frame.index], view[begin:end])
+
+    def lose(self, error: BaseException) -> None:
+        for future in self.futures:
+            if not future.done():
+                with contextlib.suppress(InvalidStateError):
+                    future.set_exception(error)
+
+
+def values_of(frame: TaskResults) -> Iterator[Any]:
+    """Yield the results, in order.
+
+    Raises: the exception of the first task that failed, where it is its turn.
+    """
+    payload = frame.payload
+    view = memoryview(payload)
+    loads, plain = pickle.loads, frame.statuses.count(0) == len(frame.statuses)
+    for position, (begin, end) in enumerate(_bounds(frame)):
+        if plain or frame.statuses[position] == TaskStatus.DONE:
+            yield loads(view[begin:end]) if payload[begin] != BUFFERS else decode_value(view[begin:end])
+        else:
+            raise error_of(frame.statuses[position], view[begin:end])
+
+
+def error_of(status: int, data: memoryview) -> BaseException:
+    """The exception of a task that has no result."""
+    if status == TaskStatus.FAILED:
+        return decode_error(data, TaskError)
+    if status == TaskStatus.CANCELLED:
+        return CancelledError()
+    return BY_STATUS.get(TaskStatus(status), TaskError)(bytes(data).decode(errors="replace"))
+
+
+def _bounds(frame: TaskResults) -> Iterator[tuple[int, int]]:
+    return pairwise(accumulate(memoryview(frame.sizes).cast("I"), initial=0))

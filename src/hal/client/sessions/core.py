@@ -1,0 +1,360 @@
+"""A client's connection to the broker of a session: blocks out, results in.
+
+A task is sent at once if everything before was confirmed; otherwise it waits for the next answer, together with the
+tasks that come meanwhile, as Nagle's algorithm does it with bytes. A thread reads.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from array import array
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+from hal.client.sessions.answers import Block, FutureBlock, SessionFuture, Stored
+from hal.client.sessions.errors import SessionLost
+from hal.core.model.errors import HALError, UnreachableError, error_from_code
+from hal.runtime.frame_link import FrameLink, dial
+from hal.runtime.session_file import SessionFile, socket_path
+from hal.runtime.task_payloads import encode_function
+from hal.wire.agree import SPOKEN
+from hal.wire.frames.hello import Goodbye
+from hal.wire.frames.sessions import (
+    MAX_BLOCK_TASKS,
+    MAX_CANCELLED,
+    MAX_INLINE_BYTES,
+    SESSIONS,
+    CancelTasks,
+    DropObjects,
+    OpenSession,
+    SessionFrame,
+    SessionOpened,
+    StoreObject,
+    SubmitTasks,
+    TaskResults,
+    TasksCancelled,
+)
+from hal.wire.roles import Role
+
+DIAL_S: Final = 10.0
+BATCH_TASKS: Final = 256
+"""Tasks that wait to be sent, at most."""
+BATCH_BYTES: Final = 256 << 10
+MAX_FUNCTIONS: Final = 512
+"""Functions that are kept for further tasks."""
+
+
+class Options(NamedTuple):
+    """What tasks of a block share besides their function."""
+
+    priority: int = 0
+    attempts: int = 1
+    once: bool = False
+
+
+def connect(session: SessionFile) -> tuple[FrameLink[SessionFrame], SessionOpened]:
+    """Open the session at its broker.
+
+    Raises:
+        UnreachableError: none answers.
+        HALError: it refuses.
+    """
+    failure: HALError = UnreachableError("the session has no address")
+    for address in session.dialled:
+        try:
+            link = dial(socket_path(address), SESSIONS, DIAL_S)
+            break
+        except UnreachableError as error:
+            failure = error
+    else:
+        raise failure
+    link.send(OpenSession(versions=SPOKEN, role=Role.CLIENT, session=session.id, token=session.token, pid=os.getpid()))
+    frames = link.receive()
+    match frames:
+        case [SessionOpened() as opened]:
+            return link, opened
+        case [Goodbye() as goodbye]:
+            raise error_from_code(goodbye.code, goodbye.reason, goodbye.hint)
+    raise UnreachableError("the broker closed the connection")
+
+
+class SessionCore:
+    """The connection, shared by everything that submits over it. Safe from several threads."""
+
+    def __init__(self, session: SessionFile) -> None:
+        self._link, opened = connect(session)
+        self._number = opened.number
+        self._window_tasks = opened.window_tasks
+        self._window_bytes = opened.window_bytes
+        self._lock = threading.RLock()
+        self._room = threading.Condition(self._lock)
+        """Of answers: the window has room again, or nothing is unanswered."""
+        self._blocks: dict[int, Block] = {}
+        self._stored: dict[Callable[..., Any], Stored] = {}
+        self._objects = 0
+        self._next_task = 0
+        self._unanswered = 0
+        self._unanswered_bytes = 0
+        self._confirmed = True
+        """Something was received since the last block was sent."""
+        self._futures: list[SessionFuture] = []
+        """Tasks that wait to be sent, with the next three."""
+        self._parts: list[bytes] = []
+        self._parts_bytes = 0
+        self._function: Stored | None = None
+        self._options = Options()
+        self._cancelling: deque[threading.Event] = deque()
+        self._waiting_for_room = 0
+        self.closed = False
+        """Nothing more is accepted."""
+        self.lost: SessionLost | None = None
+        self._reader = threading.Thread(target=self._read, name="hal-session", daemon=True)
+        self._reader.start()
+
+    # ── out ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def submit(self, function: Callable[..., Any], data: bytes, options: Options) -> SessionFuture:
+        """Submit a task.
+
+        Raises:
+            SessionLost: the connection is gone.
+            RuntimeError: after `close`.
+        """
+        with self._lock:
+            self.check()
+            if not self.has_room(1):
+                self._wait_for_room(1)
+            stored = self.store(function)
+            if self._futures and (stored is not self._function or options != self._options):
+                self.flush()
+            self._function, self._options = stored, options
+            future = SessionFuture(self, self._next_task)
+            self._next_task += 1
+            self._futures.append(future)
+            self._parts.append(data)
+            self._parts_bytes += len(data)
+            self._unanswered += 1
+            self._unanswered_bytes += len(data)
+            if self._confirmed or len(self._futures) >= BATCH_TASKS or self._parts_bytes >= BATCH_BYTES:
+                self.flush()
+            return future
+
+    def submit_block(
+        self, stored: Stored, parts: list[bytes], options: Options, make: Callable[[int, int], Block]
+    ) -> int:
+        """Submit tasks together; returns the id of the first.
+
+        Args:
+            make: called with their number and their bytes; returns what receives their results.
+        Raises: as `submit`.
+        """
+        with self._lock:
+            self.check()
+            self.flush()
+            first, size = self._next_task, sum(map(len, parts))
+            self._next_task += len(parts)
+            self._unanswered += len(parts)
+            self._unanswered_bytes += size
+            self._send_block(first, make(len(parts), size), parts, options)
+            return first
+
+    def store(self, function: Callable[..., Any]) -> Stored:
+        """Send a function to the broker, once.
+
+        Raises: what pickling it raises.
+        """
+        with self._lock:
+            try:
+                known = self._stored.get(function)
+            except TypeError:  # it cannot be hashed
+                known, keep = None, False
+            else:
+                keep = True
+            if known is not None:
+                return known
+            data = encode_function(function)
+            if len(self._stored) >= MAX_FUNCTIONS:
+                self._forget_functions()
+            self._objects += 1
+            stored = Stored((self._number << 32) + self._objects)
+            pieces = [data[at : at + MAX_INLINE_BYTES] for at in range(0, len(data), MAX_INLINE_BYTES)]
+            last = len(pieces) - 1
+            frames = [StoreObject(ref=stored.ref, data=one, more=at < last) for at, one in enumerate(pieces)]
+            self._send(*frames)
+            if keep:
+                self._stored[function] = stored
+            return stored
+
+    def flush(self) -> None:
+        """Send the tasks that wait to be sent."""
+        with self._lock:
+            if not self._futures or self._function is None:
+                return
+            futures, parts, size = self._futures, self._parts, self._parts_bytes
+            self._futures, self._parts, self._parts_bytes = [], [], 0
+            block = FutureBlock(futures, size, self._function)
+            self._send_block(futures[0].task, block, parts, self._options)
+
+    def cancel(self, ranges: list[tuple[int, int]], *, wait: bool) -> None:
+        """Cancel tasks that no worker has; they are answered as cancelled.
+
+        Args:
+            wait: until they are.
+        """
+        done = threading.Event()
+        with self._lock:
+            if self.lost is not None:
+                return
+            self.flush()
+            self._cancelling.append(done)
+            self._send(CancelTasks(ranges=tuple(ranges)))
+        if wait and threading.current_thread() is not self._reader:
+            done.wait()
+
+    def close(self, *, cancel: bool = False) -> None:
+        """Accept nothing more; the connection ends once all is answered.
+
+        Args:
+            cancel: tasks that no worker has.
+        """
+        with self._lock:
+            self.closed = True
+            self.flush()
+            ranges = [(first, MAX_BLOCK_TASKS) for first in self._blocks] if cancel else []
+        for at in range(0, len(ranges), MAX_CANCELLED):
+            self.cancel(ranges[at : at + MAX_CANCELLED], wait=False)
+        with self._lock:
+            self._end_if_done()
+
+    def wait_until_answered(self) -> None:
+        """Wait until all tasks are answered or lost."""
+        with self._room:
+            self._waiting_for_room += 1
+            while self._unanswered and self.lost is None:
+                self._room.wait()
+            self._waiting_for_room -= 1
+        if threading.current_thread() is not self._reader:
+            self._reader.join()
+
+    def has_room(self, tasks: int) -> bool:
+        """Whether so many tasks fit into the window."""
+        return self._unanswered + tasks <= self._window_tasks and self._unanswered_bytes < self._window_bytes
+
+    def check(self) -> None:
+        """Check that tasks can be submitted.
+
+        Raises: as `submit`.
+        """
+        if self.closed:
+            raise RuntimeError("cannot schedule new futures after shutdown")
+        if self.lost is not None:
+            raise self.lost
+
+    def wait_for_room(self, tasks: int = 1) -> None:
+        """Wait until the window has room for so many tasks; not in the thread that makes room.
+
+        Raises: as `submit`.
+        """
+        with self._lock:
+            if not self.has_room(tasks):
+                self._wait_for_room(tasks)
+
+    def _wait_for_room(self, tasks: int) -> None:
+        if threading.current_thread() is self._reader:
+            return
+        self.flush()
+        self._waiting_for_room += 1
+        while not self.has_room(tasks) and self.lost is None:
+            self._room.wait()
+        self._waiting_for_room -= 1
+        self.check()
+
+    def _send_block(self, first: int, block: Block, parts: list[bytes], options: Options) -> None:
+        self._blocks[first] = block
+        block.stored.uses += 1
+        self._confirmed = False
+        self._send(
+            SubmitTasks(
+                first=first,
+                function=block.stored.ref,
+                sizes=array("I", map(len, parts)).tobytes(),
+                payload=b"".join(parts),
+                priority=options.priority,
+                attempts=options.attempts,
+                once=options.once,
+            )
+        )
+
+    def _send(self, *frames: SessionFrame) -> None:
+        try:
+            self._link.send(*frames)
+        except UnreachableError:
+            self._link.close()  # the reader notices
+
+    def _forget_functions(self) -> None:
+        for function, stored in list(self._stored.items())[: MAX_FUNCTIONS // 2]:
+            if not stored.uses and stored is not self._function:
+                del self._stored[function]
+                self._send(DropObjects(refs=(stored.ref,)))
+
+    # ── in ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _read(self) -> None:
+        reason = "the connection to the broker broke"
+        try:
+            while frames := self._link.receive():
+                for frame in frames:
+                    match frame:
+                        case TaskResults():
+                            self._receive(frame)
+                        case TasksCancelled():
+                            self._cancelling.popleft().set()
+                        case Goodbye():
+                            reason = frame.reason
+                        case _:
+                            pass
+                with self._lock:
+                    self._confirmed = True
+                    self.flush()
+                    self._end_if_done()
+        except HALError as error:
+            reason = str(error)
+        self._lose(SessionLost(f"the session is lost: {reason}"))
+
+    def _receive(self, frame: TaskResults) -> None:
+        count = len(frame.statuses)
+        with self._lock:
+            block = self._blocks[frame.block]
+            block.left -= count
+            if not block.left:
+                del self._blocks[frame.block]
+                block.stored.uses -= 1
+                self._unanswered_bytes -= block.size
+            self._unanswered -= count
+            if self._futures:
+                self.flush()
+            if self._waiting_for_room:
+                self._room.notify_all()
+        block.receive(frame)
+
+    def _end_if_done(self) -> None:
+        if self.closed and not self._unanswered:
+            self._link.close()
+
+    def _lose(self, error: SessionLost) -> None:
+        with self._lock:
+            self._link.close()
+            self.lost = error
+            blocks = list(self._blocks.values())
+            if self._futures and self._function is not None:
+                blocks.append(FutureBlock(self._futures, self._parts_bytes, self._function))
+            self._blocks.clear()
+            self._futures, self._parts = [], []
+            self._unanswered = self._unanswered_bytes = 0
+            for event in self._cancelling:
+                event.set()
+            self._room.notify_all()
+        for block in blocks:
+            block.lose(error)

@@ -1,0 +1,184 @@
+"""`map`: many tasks of one function, each tracked by its result, none by a future.
+
+Tasks are sent by the block, and no more ahead of the results that were taken than a window: neither the items nor the
+results are ever all in memory.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final
+
+from hal.client.sessions.answers import Block, Stored, values_of
+from hal.client.sessions.core import Options, SessionCore
+from hal.client.sessions.errors import ArgumentTooLargeError
+from hal.runtime.task_payloads import encode_value
+from hal.wire.frames.sessions import MAX_INLINE_BYTES, TaskResults
+
+BLOCK_TASKS: Final = 1_024
+BLOCK_BYTES: Final = 256 << 10
+BLOCK_S: Final = 0.002
+"""A block leaves when so much time has passed since its first item came."""
+WINDOW_TASKS: Final = 65_536
+"""Tasks of one map whose results were not taken."""
+WINDOW_BYTES: Final = 64 << 20
+
+
+class TaskMap:
+    """One call of `map`."""
+
+    def __init__(
+        self,
+        core: SessionCore,
+        function: Callable[..., Any],
+        iterables: tuple[Iterable[Any], ...],
+        options: Options,
+        timeout_s: float | None,
+    ) -> None:
+        self._core = core
+        self._stored = core.store(function)
+        self._items = zip(*iterables, strict=False)
+        self._options = options
+        self._deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        self._arrived = threading.Condition()
+        self._frames: dict[int, TaskResults] = {}
+        """Results that were not taken, by the id of their first task."""
+        self._blocks: deque[tuple[int, int, int]] = deque()
+        """First task, number of tasks and bytes of each block of which results were not taken, in order."""
+        self._untaken = 0
+        self._untaken_bytes = 0
+        self._exhausted = False
+        self._failure: BaseException | None = None
+        """What ended the items, or the connection, before their end."""
+        self._lost: BaseException | None = None
+        self._abandoned = False
+
+    def fill(self) -> None:
+        """Send items until the window is full or there are no more.
+
+        Raises:
+            SessionLost: the connection is gone.
+            RuntimeError: the session was shut down.
+        """
+        core = self._core
+        while not self._exhausted and self._untaken < WINDOW_TASKS and self._untaken_bytes < WINDOW_BYTES:
+            if not core.has_room(BLOCK_TASKS):
+                return
+            parts = self._next_parts()
+            if parts:
+                size = sum(map(len, parts))
+                first = core.submit_block(self._stored, parts, self._options, self._make_block)
+                self._blocks.append((first, len(parts), size))
+                self._untaken += len(parts)
+                self._untaken_bytes += size
+
+    def results(self) -> Iterator[Any]:
+        """Yield the results, in the order of the items.
+
+        Raises:
+            TimeoutError: a result was not there in time.
+            SessionLost: the connection is gone.
+        """
+        try:
+            while True:
+                if self._untaken < WINDOW_TASKS // 2:
+                    self.fill()
+                if not self._blocks:
+                    if self._exhausted:
+                        break
+                    self._core.wait_for_room(BLOCK_TASKS)
+                    continue
+                first, count, size = self._blocks[0]
+                taken = 0
+                while taken < count:
+                    frame = self._take(first + taken)
+                    yield from values_of(frame)
+                    taken += len(frame.statuses)
+                self._blocks.popleft()
+                self._untaken -= count
+                self._untaken_bytes -= size
+            if self._failure is not None:
+                raise self._failure
+        finally:
+            self._abandon()
+
+    def _next_parts(self) -> list[bytes]:
+        """Encode the items of the next block."""
+        parts: list[bytes] = []
+        size, since = 0, 0.0
+        clock = time.perf_counter
+        try:
+            for item in self._items:
+                data = encode_value(item)
+                if len(data) > MAX_INLINE_BYTES:
+                    raise ArgumentTooLargeError(len(data))
+                parts.append(data)
+                size += len(data)
+                if len(parts) == 1:
+                    since = clock()
+                elif len(parts) >= BLOCK_TASKS or clock() - since > BLOCK_S:
+                    return parts
+                if size >= BLOCK_BYTES:
+                    return parts
+        except Exception as error:  # of the iterables or of pickling: it has its place in the order of results
+            self._failure = error
+        self._exhausted = True
+        return parts
+
+    def _make_block(self, count: int, size: int) -> Block:
+        return _MapBlock(self, count, size, self._stored)
+
+    def receive(self, frame: TaskResults) -> None:
+        """Keep results until they are taken."""
+        if self._abandoned:
+            return
+        with self._arrived:
+            self._frames[frame.block + frame.index] = frame
+            self._arrived.notify()
+
+    def lose(self, error: BaseException) -> None:
+        """There will be no more results."""
+        with self._arrived:
+            self._lost = error
+            self._arrived.notify()
+
+    def _take(self, task: int) -> TaskResults:
+        frame = self._frames.pop(task, None)
+        if frame is not None:
+            return frame
+        with self._arrived:
+            while (frame := self._frames.pop(task, None)) is None:
+                if self._lost is not None:
+                    raise self._lost
+                left = None if self._deadline is None else self._deadline - time.monotonic()
+                if left is not None and left <= 0:
+                    raise TimeoutError
+                self._arrived.wait(left)
+        return frame
+
+    def _abandon(self) -> None:
+        self._abandoned = True
+        self._frames.clear()
+        if self._blocks:
+            self._core.cancel([(first, count) for first, count, _ in self._blocks], wait=False)
+
+
+class _MapBlock:
+    """Tasks of one frame of a map."""
+
+    __slots__ = ("_map", "left", "size", "stored")
+
+    def __init__(self, of: TaskMap, count: int, size: int, stored: Stored) -> None:
+        self._map = of
+        self.left = count
+        self.size = size
+        self.stored = stored
+
+    def receive(self, frame: TaskResults) -> None:
+        self._map.receive(frame)
+
+    def lose(self, error: BaseException) -> None:
+        self._map.lose(error)

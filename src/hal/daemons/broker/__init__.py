@@ -1,0 +1,1 @@
+"""The broker of a session as a process."""

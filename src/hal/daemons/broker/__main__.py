@@ -1,0 +1,65 @@
+"""`python -m hal.daemons.broker --session FILE`: the broker of a session, until it is stopped or nobody uses it.
+
+Prints `ready` once it listens. Exit codes: 0 the session is over, 2 the file is not usable, 6 another broker listens
+there, 70 a fault of HAL.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Final
+
+from hal.core.model.errors import HALError
+from hal.core.model.printable import printable
+from hal.planes.sessions.serving import BrokerService, SessionTerms
+from hal.runtime.inheritance import confine_daemon
+from hal.runtime.interface import Runtime, UnixAddress
+from hal.runtime.process import allow_many_connections, run_apart
+from hal.runtime.session_file import SessionFile, read_session_file, socket_path
+from hal.runtime.startup import EXIT_BAD_INPUT
+from hal.wire.frames.sessions import SESSIONS
+
+READY: Final = "ready"
+"""The line of a broker that listens."""
+LOOK_MS: Final = 250
+"""How often it looks whether it still has clients."""
+
+
+def main(argv: list[str]) -> int:
+    """Run the broker; returns the process's exit code."""
+    parser = argparse.ArgumentParser(prog="hal-broker", description="hand the tasks of a session to its workers")
+    parser.add_argument("--session", type=Path, required=True, metavar="FILE", help="the session's file")
+    arguments = parser.parse_args(argv)
+    try:
+        session = read_session_file(arguments.session)
+        addresses = [UnixAddress(socket_path(address)) for address in session.listen]
+    except HALError as error:
+        print(printable(f"hal-broker: {error}"), file=sys.stderr)  # noqa: T201
+        return EXIT_BAD_INPUT
+    allow_many_connections()
+
+    async def serve(runtime: Runtime) -> int:
+        return await _serve(runtime, session, addresses)
+
+    return run_apart("broker", arguments.session.parent, serve)
+
+
+async def _serve(runtime: Runtime, session: SessionFile, addresses: list[UnixAddress]) -> int:
+    service = BrokerService(runtime, SessionTerms(session.id, session.token))
+    for address in addresses:
+        await runtime.listen(address, service.serve, conversation=SESSIONS)
+    print(READY, flush=True)  # noqa: T201
+    while not runtime.stopping.is_set():
+        await runtime.sleep(LOOK_MS)
+        alone_ms = runtime.monotonic_ms() - service.last_client_ms
+        if session.linger_s and not service.broker.submitters and alone_ms > session.linger_s * 1_000:
+            runtime.stop("nobody uses the session any more")
+    service.close("the session is over")
+    return 0
+
+
+if __name__ == "__main__":
+    confine_daemon()
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,364 @@
+"""Runs tasks: the thread that was started runs them and, while it has none, reads what the broker sends.
+
+While a task runs long, a second thread, the watcher, reads in its place, so that a recall is answered and results that
+are ready leave. So short tasks cost no change of threads, and long ones hold nothing up.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from array import array
+from collections import deque
+from collections.abc import Callable
+from itertools import accumulate
+from typing import Any, Final
+
+from hal.core.model.errors import HALError, UnreachableError, error_from_code
+from hal.runtime.frame_link import FrameLink, dial
+from hal.runtime.session_file import SessionFile, socket_path
+from hal.runtime.task_payloads import decode_value, encode_error, encode_value
+from hal.wire.agree import SPOKEN
+from hal.wire.frames.hello import Goodbye
+from hal.wire.frames.sessions import (
+    MAX_INLINE_BYTES,
+    SESSIONS,
+    DropObjects,
+    OpenSession,
+    RecallTasks,
+    RunTasks,
+    SessionFrame,
+    SessionOpened,
+    StoreObject,
+    TasksDone,
+    TasksReturned,
+    TaskStatus,
+)
+from hal.wire.roles import Role
+
+DIAL_S: Final = 10.0
+DIAL_TRIES: Final = 50
+DIAL_PAUSE_S: Final = 0.1
+"""A broker that does not listen yet is dialled again so often."""
+FLUSH_S: Final = 0.002
+"""Results leave when so much time has passed since the last ones left, and at the end of their run."""
+LOOK_S: Final = 0.005
+"""How often the watcher looks whether a task runs long."""
+PARKED_LOOKS: Final = 40
+"""After so many looks at a worker without a task it waits for the next one."""
+PARKED_S: Final = 1.0
+MAX_RESULT_BYTES: Final = MAX_INLINE_BYTES
+BATCH_BYTES: Final = 4 << 20
+"""Results of one frame."""
+SESSION_CLOSED: Final = "session-closed"
+
+Link = FrameLink[SessionFrame]
+
+
+class ResultTooLargeError(HALError):
+    """What a task returned does not fit into an answer."""
+
+    code = "result-too-large"
+
+
+def open_session(session: SessionFile) -> tuple[Link, SessionOpened]:
+    """Dial the session's broker.
+
+    Raises:
+        UnreachableError: none answers.
+        HALError: it refuses this process.
+    """
+    link = _dial(session)
+    hello = OpenSession(
+        versions=SPOKEN,
+        role=Role.WORKER,
+        session=session.id,
+        token=session.token,
+        name=f"{os.uname().nodename}:{os.getppid()}"[:256],
+        pid=os.getpid(),
+    )
+    link.send(hello)
+    frames = link.receive()
+    match frames[:1]:
+        case [SessionOpened() as opened] if len(frames) == 1:
+            return link, opened
+        case [SessionOpened() as opened]:
+            link.put_back(frames[1:])
+            return link, opened
+        case [Goodbye() as goodbye]:
+            raise error_from_code(goodbye.code, goodbye.reason, goodbye.hint)
+    raise UnreachableError("the broker closed the connection")
+
+
+def _dial(session: SessionFile) -> Link:
+    for _ in range(DIAL_TRIES):
+        for address in session.dialled:
+            try:
+                return dial(socket_path(address), SESSIONS, DIAL_S)
+            except UnreachableError as error:
+                last = error
+        time.sleep(DIAL_PAUSE_S)
+    raise last
+
+
+class _Run:
+    """Tasks that were received together.
+
+    Attributes:
+        waiting: indexes of those that have not begun; both threads take from it.
+        results: status and bytes of those that have ended and were not sent.
+        sent: how many were sent.
+        since: when the first task that was not sent began.
+        ended: when the last task that ended did.
+    """
+
+    __slots__ = ("ended", "frame", "offsets", "results", "sent", "since", "view", "waiting")
+
+    def __init__(self, frame: RunTasks) -> None:
+        self.frame = frame
+        sizes = memoryview(frame.sizes).cast("I")
+        self.offsets = list(accumulate(sizes, initial=0))
+        self.view = memoryview(frame.payload)
+        self.waiting = deque(range(len(sizes)))
+        self.results: deque[tuple[int, bytes]] = deque()
+        self.sent = 0
+        self.since = self.ended = 0.0
+
+
+class Worker:
+    """One connection to a broker, and the tasks that come over it."""
+
+    def __init__(self, link: Link, number: int) -> None:
+        self._link = link
+        self.number = number
+        self._runs: deque[_Run] = deque()
+        self._objects: dict[int, list[bytes]] = {}
+        self._functions: dict[int, Callable[..., Any]] = {}
+        self._reading = threading.Lock()
+        """Held by the thread that reads."""
+        self._arrived = threading.Condition()
+        """Of runs, for the main thread while the watcher reads."""
+        self._flushing = threading.Lock()
+        self._current: _Run | None = None
+        self._begun = 0
+        """Tasks so far, the present one included."""
+        self._watched = False
+        """The watcher reads, because a task runs long; then each result leaves at once."""
+        self._awake = threading.Event()
+        self._ended = False
+        self._in_order = False
+        """The broker said goodbye."""
+        self._forked = False
+
+    def run(self) -> bool:
+        """Run tasks until the connection ends; returns whether the session is over."""
+        os.register_at_fork(after_in_child=self._note_fork)
+        threading.Thread(target=self._watch, name="hal-watcher", daemon=True).start()
+        while (run := self._next()) is not None:
+            self._execute(run)
+        return self._in_order
+
+    def _note_fork(self) -> None:
+        self._forked = True
+
+    # ── reading ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _next(self) -> _Run | None:
+        """Wait for the next run; None when the connection has ended."""
+        while not self._runs:
+            if self._ended:
+                return None
+            if self._reading.acquire(blocking=False):
+                try:
+                    self._read()
+                finally:
+                    self._reading.release()
+            else:
+                with self._arrived:
+                    while not self._runs and not self._ended and self._reading.locked():
+                        self._arrived.wait()
+        if not self._awake.is_set():
+            self._awake.set()
+        return self._runs.popleft()
+
+    def _read(self) -> None:
+        """Receive frames, and act on them."""
+        try:
+            frames = self._link.receive()
+        except HALError:
+            frames = []
+        if not frames:
+            self._ended = True
+        for frame in frames:
+            match frame:
+                case RunTasks():
+                    self._runs.append(_Run(frame))
+                case StoreObject():
+                    self._store(frame)
+                case RecallTasks():
+                    self._return_tasks()
+                case DropObjects():
+                    for ref in frame.refs:
+                        self._objects.pop(ref, None)
+                        self._functions.pop(ref, None)
+                case Goodbye():
+                    self._in_order = frame.code == SESSION_CLOSED
+                    self._ended = True
+
+    def _store(self, frame: StoreObject) -> None:
+        pieces = self._objects.setdefault(frame.ref, [])
+        pieces.append(frame.data)
+
+    def _return_tasks(self) -> None:
+        """Give back all tasks that have not begun."""
+        answers: list[TasksReturned] = []
+        for run in (*([self._current] if self._current else []), *self._runs):
+            first = -1
+            while True:
+                try:
+                    first = run.waiting.pop()
+                except IndexError:
+                    break
+            if first >= 0:
+                answers.append(TasksReturned(run=run.frame.run, index=first))
+        self._send(*answers, TasksReturned(run=0, index=0))
+
+    def _watch(self) -> None:
+        """Read in place of the main thread while a task of it runs long."""
+        seen, idle = -1, 0
+        while not self._ended:
+            time.sleep(LOOK_S)
+            if self._current is None:
+                idle += 1
+                if idle > PARKED_LOOKS:
+                    self._awake.clear()
+                    if self._current is None and not self._runs:
+                        self._awake.wait(PARKED_S)
+                    idle = 0
+                continue
+            idle = 0
+            begun = self._begun
+            if begun != seen:
+                seen = begun
+                continue
+            if not self._reading.acquire(blocking=False):
+                continue
+            self._watched = True
+            try:
+                self._flush()
+                self._read()
+            finally:
+                self._watched = False
+                self._reading.release()
+                with self._arrived:
+                    self._arrived.notify()
+
+    # ── running ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _execute(self, run: _Run) -> None:
+        """Run the tasks of a run that nobody takes back meanwhile."""
+        self._current = run
+        take = run.waiting.popleft
+        view, offsets, results = run.view, run.offsets, run.results
+        now = time.perf_counter
+        run.since = run.ended = now()
+        try:
+            function = self._function(run.frame.function)
+        except BaseException as error:
+            function = _Raising(error)
+        size = 0
+        while True:
+            try:
+                index = take()
+            except IndexError:
+                break
+            self._begun += 1
+            try:
+                arguments = decode_value(view[offsets[index] : offsets[index + 1]])
+                if type(arguments) is tuple:
+                    value = function(*arguments)
+                else:
+                    value = function(*arguments[0], **arguments[1])
+                if self._forked:
+                    os._exit(0)  # a child of the task's own came back here
+                data = encode_value(value)
+                if len(data) > MAX_RESULT_BYTES:
+                    raise ResultTooLargeError(f"a result of {len(data)} bytes; at most {MAX_RESULT_BYTES} are allowed")
+                results.append((TaskStatus.DONE, data))
+            except BaseException as error:
+                if self._forked:
+                    os._exit(1)
+                data = _error(error)
+                results.append((TaskStatus.FAILED, data))
+            value = arguments = None
+            size += len(data)
+            run.ended = ended = now()
+            if ended - run.since > FLUSH_S or self._watched or size > BATCH_BYTES:
+                self._flush()
+                size = 0
+        self._flush()
+        self._current = None
+
+    def _function(self, ref: int) -> Callable[..., Any]:
+        function = self._functions.get(ref)
+        if function is None:
+            function = self._functions[ref] = decode_value(b"".join(self._objects[ref]))
+            del self._objects[ref]
+        return function
+
+    def _flush(self) -> None:
+        """Send the results of the present run that were not sent."""
+        with self._flushing:
+            run = self._current
+            if run is None:
+                return
+            statuses, parts = bytearray(), []
+            while True:
+                try:
+                    status, data = run.results.popleft()
+                except IndexError:
+                    break
+                statuses.append(status)
+                parts.append(data)
+            if not parts:
+                return
+            ended = run.ended
+            frame = TasksDone(
+                run=run.frame.run,
+                index=run.sent,
+                statuses=bytes(statuses),
+                sizes=_sizes(parts),
+                payload=b"".join(parts),
+                took_us=int((ended - run.since) * 1e6),
+            )
+            run.sent += len(parts)
+            run.since = ended
+            self._send(frame)
+
+    def _send(self, *frames: SessionFrame) -> None:
+        try:
+            self._link.send(*frames)
+        except UnreachableError:
+            self._ended = True
+
+
+class _Raising:
+    """Stands for a function that cannot be loaded: each of its tasks fails with the reason."""
+
+    def __init__(self, error: BaseException) -> None:
+        self._error = error
+
+    def __call__(self, *_args: object, **_more: object) -> Any:
+        raise self._error
+
+
+def _sizes(parts: list[bytes]) -> bytes:
+    return array("I", map(len, parts)).tobytes()
+
+
+def _error(error: BaseException) -> bytes:
+    data = encode_error(error)
+    if len(data) > MAX_RESULT_BYTES:
+        data = encode_error(ResultTooLargeError(f"the task's {type(error).__name__} has {len(data)} bytes"))
+    return data

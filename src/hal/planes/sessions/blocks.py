@@ -1,0 +1,104 @@
+"""Blocks of tasks as a broker holds them: one payload, and columns with the state of each task. Pure."""
+
+from __future__ import annotations
+
+from typing import Any, Final, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hal.wire.frames.sessions import SIZE_BYTES, SubmitTasks
+
+WAITING: Final = 0
+SENT: Final = 1
+"""A worker has it."""
+ENDED: Final = 2
+"""Its client has the answer."""
+
+
+class Block:
+    """The tasks of one `SubmitTasks`.
+
+    Attributes:
+        submitter: number of the client.
+        frame: as it arrived; its payload is never copied, only sliced.
+        state: of each task: WAITING, SENT or ENDED.
+        losses: of each task, how many workers were lost while it may have run.
+        failures: of each task, how often it raised an exception.
+        left: tasks that have not ended.
+    """
+
+    __slots__ = ("count", "failures", "frame", "left", "losses", "offsets", "state", "submitter", "view")
+
+    def __init__(self, submitter: int, frame: SubmitTasks) -> None:
+        """
+        Raises:
+            ValueError: the sizes are not those of the payload.
+        """
+        if not frame.sizes or len(frame.sizes) % SIZE_BYTES:
+            raise ValueError(f"{len(frame.sizes)} bytes of sizes")
+        sizes = np.frombuffer(frame.sizes, "<u4")
+        self.offsets: NDArray[np.int64] = np.zeros(len(sizes) + 1, np.int64)
+        np.cumsum(sizes, out=self.offsets[1:])
+        if self.offsets[-1] != len(frame.payload):
+            raise ValueError(f"the sizes sum up to {self.offsets[-1]}, and the payload has {len(frame.payload)} bytes")
+        self.submitter = submitter
+        self.frame = frame
+        self.count = self.left = len(sizes)
+        self.view = memoryview(frame.payload)
+        self.state: NDArray[np.uint8] = np.zeros(self.count, np.uint8)
+        self.losses: NDArray[np.uint8] = np.zeros(self.count, np.uint8)
+        self.failures: NDArray[np.uint8] = np.zeros(self.count, np.uint8)
+
+    def sizes_of(self, start: int, end: int) -> bytes:
+        return self.frame.sizes[start * SIZE_BYTES : end * SIZE_BYTES]
+
+    def payload_of(self, start: int, end: int) -> bytes:
+        """The bytes of these tasks; a view, unless it is all of them."""
+        if start == 0 and end == self.count:
+            return self.frame.payload
+        # A view is encoded like bytes, without a copy in between.
+        part: Any = self.view[int(self.offsets[start]) : int(self.offsets[end])]
+        return cast(bytes, part)
+
+    def bytes_of(self, start: int, end: int) -> int:
+        return int(self.offsets[end] - self.offsets[start])
+
+    def fitting(self, start: int, end: int, most_bytes: int) -> int:
+        """Where a range ends that has at most so many bytes; it has at least one task."""
+        bound = int(np.searchsorted(self.offsets, self.offsets[start] + most_bytes, side="right")) - 1
+        return max(start + 1, min(end, bound))
+
+
+class TaskRange:
+    """Consecutive tasks of a block that wait."""
+
+    __slots__ = ("block", "end", "start")
+
+    def __init__(self, block: Block, start: int, end: int) -> None:
+        self.block = block
+        self.start = start
+        self.end = end
+
+
+class Run:
+    """Consecutive tasks of a block that a worker has.
+
+    Attributes:
+        number: of the run, at its worker.
+        start: the first task in the block.
+        end: behind the last one; less after tasks were returned.
+        done: tasks that have ended, from `start` on.
+        expected_us: how long the tasks that have not ended are expected to take.
+    """
+
+    __slots__ = ("block", "done", "end", "expected_us", "number", "sent_ms", "start")
+
+    def __init__(self, number: int, block: Block, start: int, end: int, expected_us: float, sent_ms: int) -> None:
+        self.number = number
+        self.block = block
+        self.start = start
+        self.end = end
+        self.done = 0
+        self.expected_us = expected_us
+        self.sent_ms = sent_ms

@@ -1,0 +1,485 @@
+"""The broker of a session: which tasks go to which slot, how many at once, and what becomes of those of a lost slot.
+
+Pure: frames come in through methods, frames go out through outboxes, the time is an argument. The cost is per frame:
+a block of a thousand short tasks is cut into a few batches, whose payload is a view into the block's.
+
+A slot is sent work for a few milliseconds ahead, by the average run time of each function: short tasks by the hundred,
+long ones singly. Tasks of a function that nobody has measured yet go singly, too. A slot that is late returns what
+it has not begun as soon as another one has nothing to do.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hal.core.model.errors import OverloadedError, SpecError
+from hal.planes.sessions.blocks import ENDED, SENT, WAITING, Block, Run, TaskRange
+from hal.planes.sessions.slots import Slot
+from hal.planes.sessions.submitters import MAX_OBJECT_BYTES, Outbox, Submitter
+from hal.wire.frames.conversation import Frame
+from hal.wire.frames.sessions import (
+    MAX_BLOCK_TASKS,
+    SIZE_BYTES,
+    CancelTasks,
+    DropObjects,
+    RecallTasks,
+    RunTasks,
+    StoreObject,
+    SubmitTasks,
+    TaskResults,
+    TasksCancelled,
+    TasksDone,
+    TasksReceived,
+    TasksReturned,
+    TaskStatus,
+)
+
+WINDOW_TASKS: Final = 200_000
+"""Tasks that a client may have unanswered."""
+WINDOW_BYTES: Final = 256 << 20
+"""Bytes of their blocks."""
+BATCH_US: Final = 2_000.0
+"""Work of one batch."""
+AHEAD_US: Final = 4_000.0
+"""A slot with less expected work than this is sent more."""
+UNKNOWN_US: Final = 4_000.0
+"""Expected of a task of a function that was not measured yet."""
+LEAST_US: Final = 0.5
+"""Expected of any task."""
+BATCH_BYTES: Final = 512 << 10
+"""Of the arguments of one batch, unless a single task has more."""
+PACE_WEIGHT: Final = 0.3
+"""Of the newest batch in the average run time of its function."""
+LATE_MS: Final = 3
+"""A slot that has reported nothing for so long gives tasks back when another one has nothing to do."""
+MAX_LOSSES: Final = 3
+"""Workers that may be lost to a task before it is quarantined."""
+
+
+class Broker:
+    """The state of one session.
+
+    Attributes:
+        slots: by number.
+        submitters: by number.
+    """
+
+    def __init__(self, *, window_tasks: int = WINDOW_TASKS, window_bytes: int = WINDOW_BYTES) -> None:
+        self.slots: dict[int, Slot] = {}
+        self.submitters: dict[int, Submitter] = {}
+        self.window_tasks = window_tasks
+        self.window_bytes = window_bytes
+        self.tasks_done = 0
+        self._hungry: dict[Slot, None] = {}
+        """Slots that are sent more work if there is any."""
+        self._numbers = 0
+        self._runs = 0
+        self._waiting_tasks = 0
+        self._mean_us: dict[int, float] = {}
+        """Average run time of a task by function."""
+
+    # ── clients ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def add_submitter(self, outbox: Outbox) -> Submitter:
+        self._numbers += 1
+        submitter = Submitter(self._numbers, outbox)
+        submitter.served_us = min((one.served_us for one in self.submitters.values()), default=0.0)
+        self.submitters[submitter.number] = submitter
+        return submitter
+
+    def remove_submitter(self, submitter: Submitter) -> None:
+        """Forget a client that is gone, and its tasks; slots finish what they have begun, which nobody hears of."""
+        del self.submitters[submitter.number]
+        self._waiting_tasks -= submitter.waiting_tasks
+        for function in submitter.objects:
+            self._mean_us.pop(function, None)
+        for slot in self.slots.values():
+            if known := slot.known & submitter.objects.keys():
+                slot.known -= known
+                self._send(slot.outbox, DropObjects(refs=tuple(known)))
+
+    def store_object(self, submitter: Submitter, frame: StoreObject) -> None:
+        """Keep an object's next piece.
+
+        Raises:
+            SpecError: it is not an id of this client.
+            OverloadedError: its objects are too large.
+        """
+        if frame.ref >> 32 != submitter.number:
+            raise SpecError(f"object {frame.ref} does not belong to client {submitter.number}")
+        pieces = submitter.objects.get(frame.ref)
+        if pieces is None or not pieces[-1].more:
+            self._drop(submitter, frame.ref)
+            pieces = submitter.objects[frame.ref] = []
+        submitter.object_bytes += len(frame.data)
+        if submitter.object_bytes > MAX_OBJECT_BYTES:
+            raise OverloadedError(f"the objects of client {submitter.number} have more than {MAX_OBJECT_BYTES} bytes")
+        pieces.append(frame)
+
+    def drop_objects(self, submitter: Submitter, frame: DropObjects) -> None:
+        """Forget objects."""
+        for ref in frame.refs:
+            self._drop(submitter, ref)
+
+    def _drop(self, submitter: Submitter, ref: int) -> None:
+        pieces = submitter.objects.pop(ref, None)
+        if pieces is None:
+            return
+        submitter.object_bytes -= sum(len(piece.data) for piece in pieces)
+        for slot in self.slots.values():
+            if ref in slot.known:
+                slot.known.remove(ref)
+                self._send(slot.outbox, DropObjects(refs=(ref,)))
+
+    def submit(self, submitter: Submitter, frame: SubmitTasks, now_ms: int) -> None:
+        """Take a block.
+
+        Raises:
+            SpecError: it is malformed, or names an object that is not here.
+            OverloadedError: the client exceeds its window.
+        """
+        try:
+            block = Block(submitter.number, frame)
+        except ValueError as error:
+            raise SpecError(f"a block of tasks is malformed: {error}") from None
+        if frame.first in submitter.blocks:
+            raise SpecError(f"there is a block {frame.first} already")
+        for ref in (frame.function, *frame.needs):
+            pieces = submitter.objects.get(ref)
+            if pieces is None or pieces[-1].more:
+                raise SpecError(f"tasks need object {ref}, which client {submitter.number} has not sent")
+        submitter.unanswered += block.count
+        submitter.unanswered_bytes += len(frame.payload)
+        if submitter.unanswered > 2 * self.window_tasks or submitter.unanswered_bytes > 2 * self.window_bytes:
+            raise OverloadedError(f"client {submitter.number} has more than its window unanswered")
+        submitter.blocks[frame.first] = block
+        submitter.acknowledged = False
+        if not submitter.waiting_tasks:  # it has waited for nothing until now: no turns are owed to it
+            active = [one.served_us for one in self.submitters.values() if one.waiting_tasks]
+            submitter.served_us = max(submitter.served_us, min(active, default=0.0))
+        self._wait(submitter, TaskRange(block, 0, block.count))
+        self.dispatch(now_ms)
+
+    def acknowledge(self, submitter: Submitter) -> None:
+        """Confirm what was received, if nothing was sent since."""
+        if not submitter.acknowledged:
+            submitter.acknowledged = True
+            self._send(submitter.outbox, TasksReceived())
+
+    def cancel(self, submitter: Submitter, frame: CancelTasks) -> None:
+        """End tasks that wait. What a slot has, it runs."""
+        for first, count in frame.ranges:
+            for priority, queue in list(submitter.waiting.items()):
+                kept = []
+                for tasks in queue:
+                    kept += self._cut(submitter, tasks, first, first + count)
+                queue.clear()
+                queue.extend(kept)
+                if not queue:
+                    del submitter.waiting[priority]
+        self._send(submitter.outbox, TasksCancelled())
+
+    def _cut(self, submitter: Submitter, tasks: TaskRange, first: int, end: int) -> list[TaskRange]:
+        """Cancel what is in both ranges; returns what remains."""
+        block, base = tasks.block, tasks.block.frame.first
+        low, high = max(tasks.start, first - base), min(tasks.end, end - base)
+        if low >= high:
+            return [tasks]
+        submitter.waiting_tasks -= high - low
+        self._waiting_tasks -= high - low
+        self._end(submitter, block, low, high, bytes([TaskStatus.CANCELLED]) * (high - low))
+        parts = (TaskRange(block, tasks.start, low), TaskRange(block, high, tasks.end))
+        return [part for part in parts if part.start < part.end]
+
+    # ── slots ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def add_slot(self, name: str, outbox: Outbox, now_ms: int) -> Slot:
+        self._numbers += 1
+        slot = Slot(self._numbers, name, outbox)
+        slot.heard_ms = now_ms
+        self.slots[slot.number] = slot
+        self._hungry[slot] = None
+        return slot
+
+    def remove_slot(self, slot: Slot, now_ms: int) -> None:
+        """A worker is gone: what it had runs elsewhere, and what it may have begun counts the loss."""
+        del self.slots[slot.number]
+        self._hungry.pop(slot, None)
+        began = True
+        for run in reversed(list(slot.runs.values())):
+            began = run is next(iter(slot.runs.values()))
+            submitter = self.submitters.get(run.block.submitter)
+            if submitter is not None:
+                self._replay(submitter, run, began=began)
+        slot.runs.clear()
+        self.dispatch(now_ms)
+
+    def _replay(self, submitter: Submitter, run: Run, *, began: bool) -> None:
+        """Let the tasks of a lost worker's run wait again; those of the run that it had begun one by one."""
+        block, start = run.block, run.start + run.done
+        if not began:
+            block.state[start : run.end] = WAITING
+            self._wait(submitter, TaskRange(block, start, run.end), first=True)
+            return
+        for index in range(run.end - 1, start - 1, -1):
+            block.losses[index] += 1
+            if block.frame.once:
+                self._fail(submitter, block, index, TaskStatus.LOST, "its worker ended while it may have run")
+            elif block.losses[index] >= MAX_LOSSES:
+                text = f"{block.losses[index]} workers ended while it ran; it is not run again"
+                self._fail(submitter, block, index, TaskStatus.QUARANTINED, text)
+            else:
+                block.state[index] = WAITING
+                self._wait(submitter, TaskRange(block, index, index + 1), first=True)
+
+    def finish(self, slot: Slot, frame: TasksDone, now_ms: int) -> None:
+        """Pass results on.
+
+        Raises:
+            SpecError: it reports what it does not have.
+        """
+        run = slot.runs.get(frame.run)
+        count = len(frame.statuses)
+        whole = len(frame.sizes) == count * SIZE_BYTES
+        if run is None or not count or not whole or frame.index != run.done or run.start + run.done + count > run.end:
+            raise SpecError(f"worker {slot.name} reports tasks of run {frame.run} that it does not have")
+        block, start = run.block, run.start + run.done
+        self._count(slot, run, count, frame.took_us)
+        slot.heard_ms = now_ms
+        slot.late = False
+        slot.tasks_done += count
+        self.tasks_done += count
+        submitter = self.submitters.get(block.submitter)
+        if submitter is not None:
+            if block.frame.attempts > 1 and frame.statuses.count(TaskStatus.FAILED):
+                self._end_or_repeat(submitter, block, start, frame)
+            else:
+                self._end(submitter, block, start, start + count, frame.statuses, frame.sizes, frame.payload)
+        self._settle(slot, run)
+        self.dispatch(now_ms)
+
+    def _count(self, slot: Slot, run: Run, count: int, took_us: int) -> None:
+        function = run.block.frame.function
+        took = max(took_us / count, LEAST_US)
+        mean = self._mean_us.get(function)
+        if run.block.submitter in self.submitters:
+            self._mean_us[function] = took if mean is None else mean + PACE_WEIGHT * (took - mean)
+        left = run.end - run.start - run.done
+        share = run.expected_us * count / left
+        run.expected_us -= share
+        slot.expected_us -= share
+        slot.busy_us += took_us
+        run.done += count
+
+    def _settle(self, slot: Slot, run: Run) -> None:
+        """Forget a run of which all has ended, and see whether its slot wants more."""
+        if run.start + run.done >= run.end:
+            slot.expected_us -= run.expected_us
+            del slot.runs[run.number]
+            if not slot.runs:
+                slot.expected_us = 0.0
+        self._feed(slot)
+
+    def _feed(self, slot: Slot) -> None:
+        """Send a slot more work from now on, if it wants some."""
+        if slot.expected_us < AHEAD_US and not slot.recalling and not slot.late:
+            self._hungry[slot] = None
+
+    def _end_or_repeat(self, submitter: Submitter, block: Block, start: int, frame: TasksDone) -> None:
+        """As `_end`; but tasks that failed and may run again wait again."""
+        sizes = memoryview(frame.sizes).cast("I")
+        at = begun = bytes_at = bytes_begun = 0
+        for at, status in enumerate(frame.statuses):
+            index = start + at
+            size = sizes[at]
+            if status == TaskStatus.FAILED:
+                block.failures[index] += 1
+                if block.failures[index] < block.frame.attempts:
+                    self._end_part(submitter, block, start, frame, begun, at, bytes_begun, bytes_at)
+                    begun, bytes_begun = at + 1, bytes_at + size
+                    block.state[index] = WAITING
+                    self._wait(submitter, TaskRange(block, index, index + 1))
+            bytes_at += size
+        self._end_part(submitter, block, start, frame, begun, len(frame.statuses), bytes_begun, bytes_at)
+
+    def _end_part(
+        self,
+        submitter: Submitter,
+        block: Block,
+        start: int,
+        frame: TasksDone,
+        begun: int,
+        end: int,
+        bytes_begun: int,
+        bytes_end: int,
+    ) -> None:
+        if begun < end:
+            self._end(
+                submitter,
+                block,
+                start + begun,
+                start + end,
+                frame.statuses[begun:end],
+                frame.sizes[begun * SIZE_BYTES : end * SIZE_BYTES],
+                frame.payload[bytes_begun:bytes_end],
+            )
+
+    def return_tasks(self, slot: Slot, frame: TasksReturned, now_ms: int) -> None:
+        """Tasks that a slot has not begun wait again, before all others.
+
+        Raises:
+            SpecError: it does not have them.
+        """
+        if not frame.run:
+            slot.recalling = False
+            slot.late = bool(slot.runs)
+            self._feed(slot)
+            self.dispatch(now_ms)
+            return
+        run = slot.runs.get(frame.run)
+        if run is None or not run.done <= frame.index <= run.end - run.start:
+            raise SpecError(f"worker {slot.name} returns tasks of run {frame.run} that it does not have")
+        start, end = run.start + frame.index, run.end
+        if start < end:
+            share = run.expected_us * (end - start) / (end - run.start - run.done)
+            run.expected_us -= share
+            slot.expected_us -= share
+            run.end = start
+            run.block.state[start:end] = WAITING
+            submitter = self.submitters.get(run.block.submitter)
+            if submitter is not None:
+                self._wait(submitter, TaskRange(run.block, start, end), first=True)
+        self._settle(slot, run)
+
+    def recall_late(self, now_ms: int) -> bool:
+        """Ask slots that are late for what they have not begun, if others have nothing to do; returns whether to look
+        again in a few milliseconds."""
+        if self._waiting_tasks or not any(not slot.runs for slot in self._hungry):
+            return False
+        again = False
+        for slot in self.slots.values():
+            if slot.recalling or slot.held_tasks < 2:
+                continue
+            again = True
+            if now_ms - slot.heard_ms >= LATE_MS:
+                slot.recalling = True
+                self._hungry.pop(slot, None)
+                self._send(slot.outbox, RecallTasks())
+        return again
+
+    @property
+    def idle_beside_work(self) -> bool:
+        """Whether a slot has nothing to do while another one has more than it runs."""
+        if self._waiting_tasks or not any(not slot.runs for slot in self._hungry):
+            return False
+        return any(len(slot.runs) > 1 or slot.held_tasks > 1 for slot in self.slots.values())
+
+    # ── handing out ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    def dispatch(self, now_ms: int) -> None:
+        """Send waiting tasks to the slots that want some."""
+        hungry = self._hungry
+        while hungry and self._waiting_tasks:
+            slot = min(hungry, key=_expected_us) if len(hungry) <= 16 else next(iter(hungry))
+            submitter = self._next_submitter()
+            self._send_batch(slot, submitter, now_ms)
+
+    def _next_submitter(self) -> Submitter:
+        """The client with tasks for which the least work was handed out."""
+        if len(self.submitters) == 1:
+            return next(iter(self.submitters.values()))
+        waiting = (one for one in self.submitters.values() if one.waiting_tasks)
+        return min(waiting, key=_served_us)
+
+    def _send_batch(self, slot: Slot, submitter: Submitter, now_ms: int) -> None:
+        tasks = submitter.front()
+        block, start = tasks.block, tasks.start
+        frame = block.frame
+        mean = self._mean_us.get(frame.function)
+        if mean is None:
+            most, each = 1, UNKNOWN_US
+        else:
+            fair = -(-self._waiting_tasks // len(self._hungry))
+            most, each = max(1, min(int(BATCH_US / mean), fair, MAX_BLOCK_TASKS)), mean
+        if block.losses[start]:  # alone, so that it is known which task a worker was lost to
+            most = 1
+        end = block.fitting(start, min(tasks.end, start + most), BATCH_BYTES)
+        submitter.take(tasks, end)
+        count = end - start
+        self._waiting_tasks -= count
+        expected = each * count
+        submitter.served_us += expected
+        self._runs += 1
+        run = Run(self._runs, block, start, end, expected, now_ms)
+        block.state[start:end] = SENT
+        if not slot.runs:
+            slot.heard_ms = now_ms
+        slot.runs[run.number] = run
+        slot.expected_us += expected
+        if slot.expected_us >= AHEAD_US:
+            del self._hungry[slot]
+        for ref in (frame.function, *frame.needs):
+            if ref not in slot.known:
+                slot.known.add(ref)
+                for piece in submitter.objects.get(ref, ()):
+                    self._send(slot.outbox, piece)
+        self._send(
+            slot.outbox,
+            RunTasks(
+                run=run.number,
+                function=frame.function,
+                sizes=block.sizes_of(start, end),
+                payload=block.payload_of(start, end),
+            ),
+        )
+
+    # ── inside ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _wait(self, submitter: Submitter, tasks: TaskRange, *, first: bool = False) -> None:
+        submitter.add(tasks, first=first)
+        self._waiting_tasks += tasks.end - tasks.start
+
+    def _fail(self, submitter: Submitter, block: Block, index: int, status: TaskStatus, reason: str) -> None:
+        text = reason.encode()
+        size = len(text).to_bytes(SIZE_BYTES, "little")
+        self._end(submitter, block, index, index + 1, bytes([status]), size, text)
+
+    def _end(
+        self,
+        submitter: Submitter,
+        block: Block,
+        start: int,
+        end: int,
+        statuses: bytes,
+        sizes: bytes = b"",
+        payload: bytes = b"",
+    ) -> None:
+        """Answer tasks; without sizes, their payloads are empty."""
+        block.state[start:end] = ENDED
+        block.left -= end - start
+        submitter.unanswered -= end - start
+        if not block.left:
+            del submitter.blocks[block.frame.first]
+            submitter.unanswered_bytes -= len(block.frame.payload)
+        submitter.acknowledged = True
+        self._send(
+            submitter.outbox,
+            TaskResults(
+                block=block.frame.first,
+                index=start,
+                statuses=statuses,
+                sizes=sizes or bytes(SIZE_BYTES * (end - start)),
+                payload=payload,
+            ),
+        )
+
+    def _send(self, outbox: Outbox, frame: Frame) -> None:
+        outbox.send_nowait(frame)
+
+
+def _expected_us(slot: Slot) -> float:
+    return slot.expected_us
+
+
+def _served_us(submitter: Submitter) -> float:
+    return submitter.served_us

@@ -1,0 +1,185 @@
+"""Serves a broker's connections: who may open the session, and frames in and out of the broker."""
+
+from __future__ import annotations
+
+import hmac
+from typing import Final, NamedTuple
+
+from hal.core.model.errors import DeniedError, HALError, SpecError
+from hal.planes.sessions.broker import LATE_MS, Broker
+from hal.planes.sessions.slots import Slot
+from hal.runtime.interface import Connection, Runtime
+from hal.wire.agree import agree_version
+from hal.wire.frames.conversation import WIRE_VERSION, Frame
+from hal.wire.frames.hello import Goodbye
+from hal.wire.frames.sessions import (
+    CancelTasks,
+    DropObjects,
+    OpenSession,
+    SessionOpened,
+    StoreObject,
+    SubmitTasks,
+    TasksDone,
+    TasksReturned,
+)
+from hal.wire.roles import Role
+
+HELLO_MS: Final = 10_000
+"""How long a process may take to open the session."""
+ACKNOWLEDGE_MS: Final = 1
+"""A block to which nothing was answered meanwhile is confirmed after so long."""
+MAX_SLOTS: Final = 4_096
+MAX_SUBMITTERS: Final = 4_096
+CLOSED: Final = "session-closed"
+"""Code of the goodbye with which a broker ends a session: whoever receives it does not dial again."""
+
+
+class SessionTerms(NamedTuple):
+    """What a broker must know of its session."""
+
+    id: str
+    token: str
+    directory: str = ""
+    """For payloads by reference, on this node; '' if there is none."""
+
+
+class BrokerService:
+    """One session's broker, served on any number of addresses."""
+
+    def __init__(self, runtime: Runtime, terms: SessionTerms) -> None:
+        self.broker = Broker()
+        self._runtime = runtime
+        self._terms = terms
+        self._connections: dict[Connection, None] = {}
+        self._looks_for_late = False
+        self.last_client_ms = runtime.monotonic_ms()
+        """When the last client left, or this broker began, if there is none now."""
+
+    async def serve(self, connection: Connection) -> None:
+        """Serve one connection until it closes; see `OnConnect`.
+
+        Raises:
+            DeniedError: it may not open this session.
+            SpecError, OverloadedError: it broke the rules.
+        """
+        hello = await self._opened(connection)
+        self._connections[connection] = None
+        try:
+            if hello.role is Role.CLIENT:
+                await self._serve_client(connection)
+            else:
+                await self._serve_worker(connection, hello.name)
+        finally:
+            del self._connections[connection]
+
+    def close(self, reason: str) -> None:
+        """Say goodbye to everybody: workers end, and what clients wait for fails."""
+        for connection in list(self._connections):
+            if not connection.closed:
+                connection.send_nowait(Goodbye(code=CLOSED, reason=reason))
+                connection.close()
+
+    async def _opened(self, connection: Connection) -> OpenSession:
+        hello = await connection.receive(HELLO_MS)
+        if not isinstance(hello, OpenSession):
+            raise SpecError("the first frame must open the session")
+        agree_version(hello.versions)
+        known = hmac.compare_digest(hello.token.encode(), self._terms.token.encode())
+        if not known or hello.session != self._terms.id:
+            raise DeniedError("this is not the token of this session")
+        if hello.role not in (Role.CLIENT, Role.WORKER):
+            raise DeniedError(f"a broker does not serve a {hello.role}")
+        full = len(self.broker.submitters) if hello.role is Role.CLIENT else len(self.broker.slots)
+        if full >= (MAX_SUBMITTERS if hello.role is Role.CLIENT else MAX_SLOTS):
+            raise DeniedError(f"this session has {full} processes of the kind already")
+        return hello
+
+    async def _serve_client(self, connection: Connection) -> None:
+        broker = self.broker
+        submitter = broker.add_submitter(_Outbox(connection))
+        connection.send_nowait(self._welcome(submitter.number))
+        acknowledging = False
+
+        def acknowledge() -> None:
+            nonlocal acknowledging
+            acknowledging = False
+            broker.acknowledge(submitter)
+
+        try:
+            while (frame := await connection.receive()) is not None:
+                match frame:
+                    case SubmitTasks():
+                        broker.submit(submitter, frame, self._runtime.monotonic_ms())
+                        if not acknowledging:
+                            acknowledging = True
+                            self._runtime.call_later(ACKNOWLEDGE_MS, acknowledge)
+                    case StoreObject():
+                        broker.store_object(submitter, frame)
+                    case DropObjects():
+                        broker.drop_objects(submitter, frame)
+                    case CancelTasks():
+                        broker.cancel(submitter, frame)
+                    case Goodbye():
+                        return
+                    case _:
+                        raise SpecError(f"a client does not send {type(frame).__name__}")
+                self._look_for_late()
+        finally:
+            broker.remove_submitter(submitter)
+            if not broker.submitters:
+                self.last_client_ms = self._runtime.monotonic_ms()
+
+    async def _serve_worker(self, connection: Connection, name: str) -> None:
+        broker = self.broker
+        outbox = _Outbox(connection)
+        slot: Slot = broker.add_slot(name, outbox, self._runtime.monotonic_ms())
+        connection.send_nowait(self._welcome(slot.number))
+        broker.dispatch(self._runtime.monotonic_ms())
+        try:
+            while (frame := await connection.receive()) is not None:
+                match frame:
+                    case TasksDone():
+                        broker.finish(slot, frame, self._runtime.monotonic_ms())
+                    case TasksReturned():
+                        broker.return_tasks(slot, frame, self._runtime.monotonic_ms())
+                    case Goodbye():
+                        return
+                    case _:
+                        raise SpecError(f"a worker does not send {type(frame).__name__}")
+                self._look_for_late()
+        finally:
+            broker.remove_slot(slot, self._runtime.monotonic_ms())
+
+    def _welcome(self, number: int) -> SessionOpened:
+        broker = self.broker
+        return SessionOpened(
+            version=WIRE_VERSION,
+            number=number,
+            window_tasks=broker.window_tasks,
+            window_bytes=broker.window_bytes,
+            directory=self._terms.directory,
+        )
+
+    def _look_for_late(self) -> None:
+        if not self._looks_for_late and self.broker.idle_beside_work:
+            self._looks_for_late = True
+            self._runtime.call_later(LATE_MS, self._recall_late)
+
+    def _recall_late(self) -> None:
+        self._looks_for_late = False
+        if self.broker.recall_late(self._runtime.monotonic_ms()):
+            self._looks_for_late = True
+            self._runtime.call_later(LATE_MS, self._recall_late)
+
+
+class _Outbox:
+    """Frames to one process; one that does not read is disconnected, and its end is noticed where it is served."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def send_nowait(self, frame: Frame) -> None:
+        try:
+            self._connection.send_nowait(frame)
+        except HALError:
+            self._connection.abort()

@@ -1,0 +1,54 @@
+"""A slot of a session as its broker sees it: one worker, and what it was sent. Pure."""
+
+from __future__ import annotations
+
+from hal.planes.sessions.blocks import Run
+from hal.planes.sessions.submitters import Outbox
+
+
+class Slot:
+    """One worker.
+
+    Attributes:
+        number: unique in the session.
+        name: of the worker, for people.
+        runs: what it has, in the order in which it runs them.
+        expected_us: how long all of that is expected to take.
+        known: objects that it was sent.
+        heard_ms: when it last reported a result, or was sent something while it had nothing.
+        late: it has returned tasks because it was late, and has reported nothing since: it is sent nothing.
+        recalling: it was asked to return what it has not begun, and has not answered.
+        tasks_done: since it came.
+    """
+
+    __slots__ = (
+        "busy_us",
+        "expected_us",
+        "heard_ms",
+        "known",
+        "late",
+        "name",
+        "number",
+        "outbox",
+        "recalling",
+        "runs",
+        "tasks_done",
+    )
+
+    def __init__(self, number: int, name: str, outbox: Outbox) -> None:
+        self.number = number
+        self.name = name
+        self.outbox = outbox
+        self.runs: dict[int, Run] = {}
+        self.expected_us = 0.0
+        self.known: set[int] = set()
+        self.heard_ms = 0
+        self.recalling = False
+        self.late = False
+        self.tasks_done = 0
+        self.busy_us = 0
+
+    @property
+    def held_tasks(self) -> int:
+        """Tasks that it has not reported."""
+        return sum(run.end - run.start - run.done for run in self.runs.values())

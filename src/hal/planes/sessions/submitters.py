@@ -1,0 +1,72 @@
+"""A client of a broker: what it has submitted and what waits of it. Pure."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final, Protocol
+
+from hal.planes.sessions.blocks import Block, TaskRange
+from hal.wire.frames.conversation import Frame
+from hal.wire.frames.sessions import StoreObject
+
+MAX_OBJECT_BYTES: Final = 1 << 30
+"""Of all objects of a client."""
+
+
+class Outbox(Protocol):
+    """Where frames to one process go."""
+
+    def send_nowait(self, frame: Frame) -> None: ...
+
+
+class Submitter:
+    """One client.
+
+    Attributes:
+        number: it begins the ids of its objects.
+        blocks: those of which a task has not ended, by the id of their first task.
+        waiting: ranges that wait, by priority; no entry is empty.
+        waiting_tasks: their tasks.
+        unanswered: tasks that have not ended.
+        unanswered_bytes: of blocks of which a task has not ended.
+        served_us: the work handed out for it, for turns among clients.
+        objects: pieces of each object.
+        acknowledged: nothing was submitted since it was last sent something.
+    """
+
+    def __init__(self, number: int, outbox: Outbox) -> None:
+        self.number = number
+        self.outbox = outbox
+        self.blocks: dict[int, Block] = {}
+        self.waiting: dict[int, deque[TaskRange]] = {}
+        self.waiting_tasks = 0
+        self.unanswered = 0
+        self.unanswered_bytes = 0
+        self.served_us = 0.0
+        self.objects: dict[int, list[StoreObject]] = {}
+        self.object_bytes = 0
+        self.acknowledged = True
+
+    def add(self, tasks: TaskRange, *, first: bool = False) -> None:
+        """Let tasks wait: behind all others of their priority, or before them."""
+        queue = self.waiting.setdefault(tasks.block.frame.priority, deque())
+        if first:
+            queue.appendleft(tasks)
+        else:
+            queue.append(tasks)
+        self.waiting_tasks += tasks.end - tasks.start
+
+    def front(self) -> TaskRange:
+        """The range whose turn it is; there is one."""
+        return self.waiting[max(self.waiting)][0]
+
+    def take(self, tasks: TaskRange, end: int) -> None:
+        """Take the front range's tasks up to `end`."""
+        self.waiting_tasks -= end - tasks.start
+        tasks.start = end
+        if tasks.start == tasks.end:
+            priority = tasks.block.frame.priority
+            queue = self.waiting[priority]
+            queue.popleft()
+            if not queue:
+                del self.waiting[priority]

@@ -1,0 +1,108 @@
+"""The file that makes a process part of a session: its id, its token, where its broker listens.
+
+Whoever opens a session writes it, mode 0600; broker, workers and other clients of the same user read it. The token is
+the session's own and is never an argument or a variable of a process.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import tempfile
+from pathlib import Path
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Meta
+
+from hal.core.model.errors import NotFoundError, SpecError
+from hal.runtime.privacy import check_secret, write_private
+from hal.runtime.regular_files import read_regular
+
+MAX_FILE_BYTES: Final = 1 << 16
+TOKEN_BYTES: Final = 32
+MAX_ADDRESSES: Final = 8
+MAX_SOCKET_PATH: Final = 100
+"""Of a Unix socket; the kernel allows 107 bytes."""
+UNIX: Final = "unix:"
+
+Word = Annotated[str, Meta(min_length=1, max_length=256)]
+Path_ = Annotated[str, Meta(max_length=4_096)]
+
+
+class SessionFile(msgspec.Struct, frozen=True, kw_only=True):
+    """The content of the file, as JSON."""
+
+    id: Word
+    """Unique."""
+    token: Annotated[str, Meta(min_length=32, max_length=256)]
+    name: Annotated[str, Meta(max_length=256)] = ""
+    """For people."""
+    listen: Annotated[tuple[Path_, ...], Meta(max_length=MAX_ADDRESSES)]
+    """Where the broker listens, each `unix:PATH`; `$NAME` stands for a variable of its environment."""
+    dial: Annotated[tuple[Path_, ...], Meta(max_length=MAX_ADDRESSES)] = ()
+    """Where clients and workers dial it, the first that answers; if empty, where it listens."""
+    linger_s: Annotated[int, Meta(ge=0, le=86_400 * 30)] = 0
+    """The broker ends when it has had no client for so long; 0: only when it is stopped."""
+
+    @property
+    def dialled(self) -> tuple[str, ...]:
+        """Where clients and workers dial."""
+        return self.dial or self.listen
+
+
+def new_session_file(directory: Path, *, name: str = "", linger_s: int = 0) -> SessionFile:
+    """Make up a session whose broker listens on a socket in a private directory of this machine."""
+    return SessionFile(
+        id=secrets.token_hex(16),
+        token=secrets.token_hex(TOKEN_BYTES),
+        name=name,
+        listen=(f"{UNIX}{directory / 'broker.sock'}",),
+        linger_s=linger_s,
+    )
+
+
+def write_session_file(path: Path, session: SessionFile) -> None:
+    """Write it for this user alone."""
+    write_private(path, msgspec.json.encode(session).decode())
+
+
+def read_session_file(path: Path) -> SessionFile:
+    """Read it.
+
+    Raises:
+        NotFoundError: there is none.
+        DeniedError: others may read it.
+        SpecError: it is not one.
+    """
+    check_secret(path)
+    try:
+        data = read_regular(path, MAX_FILE_BYTES)
+    except FileNotFoundError:
+        raise NotFoundError(f"there is no session file {path}") from None
+    except OSError as error:
+        raise SpecError(f"{path} cannot be read: {error.strerror or error}") from error
+    try:
+        return msgspec.json.decode(data, type=SessionFile)
+    except msgspec.DecodeError as error:
+        raise SpecError(f"{path} is not a session file: {error}") from error
+
+
+def socket_path(address: str) -> Path:
+    """The path of a Unix socket's address, with variables filled in.
+
+    Raises:
+        SpecError: it is no such address, or too long for the kernel.
+    """
+    text = os.path.expandvars(address)
+    if not text.startswith(UNIX):
+        raise SpecError(f"'{address}' is not the address of a broker", hint="write unix:PATH")
+    path = Path(text.removeprefix(UNIX))
+    if not path.is_absolute() or len(os.fsencode(path)) > MAX_SOCKET_PATH:
+        raise SpecError(f"the socket {path} of a broker needs an absolute path of at most {MAX_SOCKET_PATH} bytes")
+    return path
+
+
+def private_directory() -> Path:
+    """Make a directory for a session of this machine: short, private, new."""
+    return Path(tempfile.mkdtemp(prefix="hal-session-", dir=os.environ.get("XDG_RUNTIME_DIR") or None))

@@ -1,0 +1,213 @@
+"""Tasks of a session: between a client and a broker, and between a broker and the workers in the session's slots.
+
+Values only. Clients and workers dial the broker; each begins with `OpenSession`. A client sends tasks by the block: all
+tasks of a block share function and options, and have consecutive ids of the client's own. Whoever sends several tasks,
+or several results, puts their bytes one behind the other in `payload`, and the length of each in `sizes`: unsigned, 4
+bytes each, little-endian. What the bytes mean is agreed between client and worker; a broker never looks into them.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Annotated, Final
+
+from msgspec import Meta
+
+from hal.wire.bounds import Count, Name, Pid, Text, Version
+from hal.wire.frames.conversation import MAX_FRAME_BYTES, Conversation, Frame
+from hal.wire.frames.hello import Goodbye
+from hal.wire.roles import Role
+
+MAX_BLOCK_TASKS: Final = 4_096
+"""Tasks of one block."""
+MAX_INLINE_BYTES: Final = 1 << 20
+"""Of one task, one result or one piece of an object; more travels by reference."""
+MAX_PAYLOAD_BYTES: Final = MAX_FRAME_BYTES - (1 << 16)
+"""Of all tasks of a frame."""
+MAX_NEEDS: Final = 1_000
+"""Objects that a block names."""
+MAX_CANCELLED: Final = 4_096
+"""Ranges in one `CancelTasks`."""
+SIZE_BYTES: Final = 4
+"""Of each number in `sizes`."""
+MAX_ATTEMPTS: Final = 100
+"""Of one task."""
+MAX_PRIORITY: Final = 1_000
+
+Sizes = Annotated[bytes, Meta(max_length=MAX_BLOCK_TASKS * SIZE_BYTES)]
+Statuses = Annotated[bytes, Meta(max_length=MAX_BLOCK_TASKS)]
+Payload = Annotated[bytes, Meta(max_length=MAX_PAYLOAD_BYTES)]
+Piece = Annotated[bytes, Meta(max_length=MAX_INLINE_BYTES)]
+Index = Annotated[int, Meta(ge=0, le=MAX_BLOCK_TASKS)]
+Needs = Annotated[tuple[Count, ...], Meta(max_length=MAX_NEEDS)]
+Attempts = Annotated[int, Meta(ge=1, le=MAX_ATTEMPTS)]
+Priority = Annotated[int, Meta(ge=-MAX_PRIORITY, le=MAX_PRIORITY)]
+Range = tuple[Count, Count]
+
+
+class TaskStatus(IntEnum):
+    """How a task ended; one byte of `statuses` each."""
+
+    DONE = 0
+    """The payload has its result."""
+    FAILED = 1
+    """It raised an exception, which is in the payload."""
+    LOST = 2
+    """Its worker ended while it ran, and it may not run again; the payload has the reason as text."""
+    QUARANTINED = 3
+    """Several workers ended while it ran; the payload has the reason as text."""
+    CANCELLED = 4
+    """It never began."""
+
+
+class OpenSession(Frame, frozen=True, kw_only=True):
+    """The first frame of a client and of a worker. The answer is `SessionOpened`."""
+
+    versions: tuple[Version, Version]
+    """Lowest and highest wire version that it supports."""
+    role: Role
+    """`client` or `worker`."""
+    session: Name
+    """Id of the session."""
+    token: Name
+    """The session's own."""
+    name: Name = ""
+    """Of the process, for people."""
+    pid: Pid = 0
+
+
+class SessionOpened(Frame, frozen=True, kw_only=True):
+    """The answer to `OpenSession`."""
+
+    version: Version
+    """The wire version that both sides use from now on."""
+    number: Count
+    """Of this client, or of this worker, in the session; ids of the client's objects begin with it: they are
+    `number` times 2^32 and something."""
+    window_tasks: Count
+    """A client may have so many tasks unanswered."""
+    window_bytes: Count
+    """And so many bytes of them."""
+    directory: Text = ""
+    """Where payloads over 1 MiB are exchanged as files, on the broker's node; empty: nowhere."""
+
+
+class StoreObject(Frame, frozen=True, kw_only=True):
+    """A function, or a value that tasks share; the broker passes it on to the workers whose tasks need it."""
+
+    ref: Count
+    """Its id; a later object with the same id replaces it."""
+    data: Piece
+    """The next piece of it."""
+    more: bool = False
+    """More pieces follow."""
+
+
+class DropObjects(Frame, frozen=True, kw_only=True):
+    """These objects are not used any more."""
+
+    refs: Needs
+
+
+class SubmitTasks(Frame, frozen=True, kw_only=True):
+    """A block of tasks. Each is answered once, in a `TaskResults`."""
+
+    first: Count
+    """Id of the first task; the others follow."""
+    function: Count
+    """The object that they call."""
+    sizes: Sizes
+    payload: Payload
+    """Their arguments."""
+    needs: Needs = ()
+    """Other objects that they use."""
+    priority: Priority = 0
+    """Tasks of a higher priority of the same client begin first."""
+    attempts: Attempts = 1
+    """How often a task may run until it raises no exception."""
+    once: bool = False
+    """A task whose worker is lost after it may have begun is not run again."""
+
+
+class TasksReceived(Frame, frozen=True, kw_only=True):
+    """All blocks sent so far were received; sent about 1 ms after one to which no result was sent meanwhile."""
+
+
+class TaskResults(Frame, frozen=True, kw_only=True):
+    """How consecutive tasks of a block ended."""
+
+    block: Count
+    """Id of the block's first task."""
+    index: Index
+    """Of the first of these tasks in its block."""
+    statuses: Statuses
+    """A `TaskStatus` for each."""
+    sizes: Sizes
+    payload: Payload
+
+
+class CancelTasks(Frame, frozen=True, kw_only=True):
+    """End tasks that have not begun; they are answered as cancelled. The answer is `TasksCancelled`, after these."""
+
+    ranges: Annotated[tuple[Range, ...], Meta(max_length=MAX_CANCELLED)]
+    """Id of the first task, and how many, within one block."""
+
+
+class TasksCancelled(Frame, frozen=True, kw_only=True):
+    """A `CancelTasks` was carried out."""
+
+
+class RunTasks(Frame, frozen=True, kw_only=True):
+    """To a worker: run these, in this order."""
+
+    run: Count
+    """Its number."""
+    function: Count
+    sizes: Sizes
+    payload: Payload
+
+
+class TasksDone(Frame, frozen=True, kw_only=True):
+    """From a worker: consecutive tasks of a run ended."""
+
+    run: Count
+    index: Index
+    """Of the first of them; tasks of a run end in order."""
+    statuses: Statuses
+    sizes: Sizes
+    payload: Payload
+    took_us: Count
+    """How long all of them took."""
+
+
+class RecallTasks(Frame, frozen=True, kw_only=True):
+    """To a worker: return what it has not begun. The answer is a `TasksReturned` for each of its runs of which tasks
+    are returned, and one for run 0 at the end."""
+
+
+class TasksReturned(Frame, frozen=True, kw_only=True):
+    """From a worker: it will not run the tasks of a run from this one on."""
+
+    run: Count
+    index: Index
+
+
+SessionFrame = (
+    OpenSession
+    | SessionOpened
+    | StoreObject
+    | DropObjects
+    | SubmitTasks
+    | TasksReceived
+    | TaskResults
+    | CancelTasks
+    | TasksCancelled
+    | RunTasks
+    | TasksDone
+    | RecallTasks
+    | TasksReturned
+    | Goodbye
+)
+"""What a broker, its clients and its workers may send each other."""
+SESSIONS: Final[Conversation[SessionFrame]] = Conversation("sessions", Role.BROKER, SessionFrame)
+"""Clients and workers to a broker, and back."""
