@@ -26,7 +26,7 @@ PLANE_TARGETS := $(PLANES:%=test-%)
 LINTS := lint-types lint-format lint-imports lint-generated
 
 .DEFAULT_GOAL := help
-.PHONY: help setup kernels demo mutate test test-all test-attacks soak bench bench-engine bench-loop lint format spec clean moved
+.PHONY: help setup kernels demo mutate test test-all test-attacks soak bench bench-engine bench-loop bench-sessions lint format spec clean moved
 .PHONY: $(PLANE_TARGETS) $(LINTS)
 
 help: ## list these targets
@@ -100,6 +100,9 @@ bench-engine: kernels ## only the engine's benchmarks; also draws docs/img/engin
 
 bench-loop: kernels ## the longest turn of the controller's loop under the worst requests of a user
 	$(PY) benchmarks/run.py loop
+
+bench-sessions: $(READY) ## tasks a second through a session: client, broker, workers, beside Python's process pools
+	$(PY) benchmarks/run.py sessions
 
 lint: $(READY) ## ruff, formatting, mypy --strict, import contracts, drift of generated files
 	@$(MAKE) --no-print-directory -j 2 $(LINTS)

@@ -23,6 +23,8 @@ from hal.core.model.errors import DeniedError, NotFoundError, SpecError, Unreach
 from hal.runtime.session_file import new_session_file, read_session_file, write_session_file
 from tests.client.sessions.processes import WAIT_S, Processes, processes
 
+EXAMPLE = Path(__file__).parents[3] / "examples" / "sessions" / "primes.py"
+
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[Processes]:
@@ -374,6 +376,13 @@ def test_options_out_of_range_are_refused(session: Session) -> None:
         session.options(priority=1_001)
     with pytest.raises(SpecError):
         session.options(attempts=0)
+
+
+def test_the_example_counts_primes(running: Processes) -> None:
+    """As its page shows it."""
+    argv = [sys.executable, str(EXAMPLE), str(running.file), "10000"]
+    ended = subprocess.run(argv, capture_output=True, text=True, timeout=WAIT_S)
+    assert (ended.stdout, ended.stderr) == ("1229 primes below 10000\n", "")
 
 
 def test_a_client_imports_no_numpy() -> None:
