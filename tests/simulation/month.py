@@ -43,7 +43,7 @@ from hal.core.engine.scheduler import Scheduler
 from hal.core.engine.tables.bookings import BookingSpec
 from hal.core.engine.tables.qos import MODE_NAMES
 from hal.core.model import NodeState
-from hal.core.model.devices import COUNTED_BESIDE, GPU, WHOLE, HeldGpus, beside
+from hal.core.model.devices import GPU, WHOLE, HeldGpus, beside, is_counted_beside
 from hal.core.model.facts import Facts, GpuFacts
 from hal.core.model.policy import (
     Account,
@@ -178,7 +178,7 @@ class Books:
     def move(self, task: Task, sign: int) -> None:
         """A task takes (1) or gives back (-1) what it asks for."""
         for name, amount in task.spec.request.items():
-            if name not in COUNTED_BESIDE and (name != "cpu" or not task.suspended):
+            if not is_counted_beside(name) and (name != "cpu" or not task.suspended):
                 self.hold(task, name, sign * amount)
         for node, gpus in zip(task.nodes, task.gpus, strict=False):
             assert sum(one.milli for one in gpus) == task.spec.request[GPU], f"{node}: GPUs of another number"

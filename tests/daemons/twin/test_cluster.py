@@ -15,7 +15,8 @@ from hal.cli.simulation.job_file import read_jobs
 from hal.core.engine.config import Backfill, EngineConfig
 from hal.core.model import SpecError
 from hal.core.model.devices import WHOLE
-from hal.core.model.policy import Policy, PreemptMode, Qos
+from hal.core.model.policy import Policy, PreemptMode, Qos, Queue
+from hal.core.model.resources import Resources
 from hal.core.model.topology.tree import Domain, Topology
 from hal.core.model.units import Duration
 from hal.daemons.twin.cluster import Cluster, cluster_of
@@ -151,6 +152,19 @@ def test_two_halves_share_a_gpu_and_three_parts_wait_for_one_another() -> None:
     assert sorted(halves.held_gpus) == ["b1: 0:0.5", "b1: 0:0.5", "b1: 1:0.5", "b1: 1:0.5"]
     most = replayed([part | {"gpus": 0.6} for _ in range(3)])
     assert sorted(most.start_s.tolist()) == [0, 0, 10]
+
+
+def test_queues_leave_to_gpus_what_they_say() -> None:
+    """Of eight cores beside two GPUs at three each two are left, in the queue `lax` at one each six."""
+    lax = Queue(name="lax", gpu_reserve=Resources({"cpu": 1_000}))
+    policy = Policy(queues={"default": Queue(), "lax": lax})
+    engine = EngineConfig(order="priority", gpu_reserve={"cpu": 3_000}, policy=policy)
+    job = {"submit": 0, "run": 5, "walltime": 5, "cpus": 4, "constraints": ["tier=new"]}
+    text = "\n".join(json.dumps(job | {"queue": queue}) for queue in ("default", "lax")).encode()
+    _, load, people = read_jobs("jobs", io.BytesIO(text), None, 1.0)
+    site = Site(label="x", engine=engine)
+    run = replay_under(load, Machine.of_cluster(cluster()), people, site, check=True)
+    assert run.start_s.tolist() == [-1, 0]
 
 
 def test_slices_are_bound_and_counted_by_their_compute() -> None:

@@ -25,12 +25,21 @@ class GpuSite:
     """Submit, turn, end, restart; every node has two link islands of `island` GPUs, and `sliced` GPUs in MIG mode, each
     of two slices 1g.10gb and one 3g.40gb."""
 
-    def __init__(self, nodes: int = 1, island: int = 2, config: EngineConfig | None = None, *, sliced: int = 0) -> None:
+    def __init__(
+        self,
+        nodes: int = 1,
+        island: int = 2,
+        config: EngineConfig | None = None,
+        *,
+        sliced: int = 0,
+        policy: Policy | None = None,
+    ) -> None:
         self.disk = MemoryDatabase()
         self.now_ms, self.commits = 1_000, 0
         self.names = [f"n{number}" for number in range(1, nodes + 1)]
         self.island = island
         self.sliced = sliced
+        self.policy = policy or Policy()
         self.config = config or EngineConfig()
         self.started: dict[tuple[int, int, int], tuple[StepDevice, ...]] = {}
         """What steps were told of their GPUs, by job, task and rank: the latest."""
@@ -44,7 +53,7 @@ class GpuSite:
         self.store = Store.open(self.disk)
         self.epoch = self.store.take_leadership("test", self.now_ms)
         self.engine = Engine(self.config)
-        self.plane = TaskPlane(Policy(), self.engine, self.config)
+        self.plane = TaskPlane(self.policy, self.engine, self.config)
         self.engine.begin(self.plane.load(self.store.load(in_columns=True)), self.now_ms)
 
     def join(self, name: str, gpus: int | None = None) -> None:
@@ -100,6 +109,12 @@ class GpuSite:
         """One job, staged."""
         made = self.plane.submit([spec_from_plain({"command": ["true"], "retries": 0, **plain})], BY, self.now_ms)
         return made[0].id
+
+    def change_policy(self, policy: Policy, *, fails: bool = False) -> None:
+        """Another one holds, also after a restart; `fails`: its commit does."""
+        self.plane.change_policy(policy, BY, self.now_ms)
+        self.turn(fails=fails)
+        self.policy = self.plane.policy
 
     def end(self, job: int, task: int = 0) -> None:
         """Its attempt exits, staged."""

@@ -42,6 +42,7 @@ HELP: Mapping[str, str] = {
     "accounts": "Allow only this account and those below it.",
     "users": "Allow only this user.",
     "nodes": "Node pool: labels that its nodes must have.",
+    "gpu_reserve": "What its jobs without GPUs leave for each GPU of a node, such as cpu=2 (default: the site's).",
     "hours": "When its jobs may start: 'mon-fri 18:00-08:00'.",
     "zone": "Time zone of its hours: Europe/Berlin (default: UTC).",
     "open": "Accept new jobs, or refuse them.",

@@ -36,10 +36,21 @@ SHOWN_AS: Final = {
     **{beside: name for name, beside in BESIDE_GPUS.items()},
 }
 """Of what is only counted beside a resource: which one it is to people."""
-COUNTED_BESIDE: Final = frozenset(SHOWN_AS)
-"""What is not charged, and not listed among the resources of nodes."""
+AT: Final = "-at-"
+"""Between the name of an amount beside GPUs and what a queue leaves to each of them, where that is not the site's:
+`cpu-beside-gpus-at-2`."""
 LINKS: Final = ("NV", "XGMI")
 """How the words for links begin that make an island."""
+
+
+def counted_as(name: str) -> str:
+    """Return the resource that people know, of one that is only counted beside it; of others the same."""
+    return SHOWN_AS.get(name.partition(AT)[0], name)
+
+
+def is_counted_beside(name: str) -> bool:
+    """Whether it is not charged, and not listed among the resources of nodes."""
+    return counted_as(name) != name
 
 
 def link_islands(gpus: Sequence[GpuFacts]) -> list[list[int]]:

@@ -91,6 +91,8 @@ class Queue(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
     users: tuple[str, ...] = ()
     nodes: tuple[Constraint, ...] = ()
     """The node pool: conditions on node labels, added to every job's constraints."""
+    gpu_reserve: Resources | None = None
+    """Of cpu and memory what its jobs without GPUs leave for each GPU of their node, instead of the site's."""
     hours: tuple[str, ...] = ()
     """When its jobs may start, like `mon-fri 18:00-08:00`; empty: always."""
     zone: str = "UTC"

@@ -16,6 +16,7 @@ from typing import Final, TypeVar
 from msgspec.structs import replace
 
 from hal.core.model.array import MAX_TASKS
+from hal.core.model.devices import BESIDE_GPUS
 from hal.core.model.errors import SpecError, shown
 from hal.core.model.gate import LONGEST_DEADLINE_MS, SHORTEST_DEADLINE_MS, SITE_GATES, is_gate_name
 from hal.core.model.job import MAX_EXTENSIONS, MAX_NODES, MAX_PRIORITY, check_constraints, is_licence, is_name
@@ -51,6 +52,8 @@ MAX_LIMITS: Final = 10_000
 MAX_BOOKINGS: Final = 1_000
 MAX_LICENCES: Final = 1_000
 MAX_GATES: Final = 1_000
+MAX_GPU_RESERVES: Final = 8
+"""Different amounts of cores, or of memory, that queues leave for each GPU."""
 MAX_ZONES: Final = 64
 """Time zones of the hours of all queues."""
 MAX_DELEGATES: Final = 1_000
@@ -103,6 +106,7 @@ def check_policy(policy: Policy) -> Policy:
     _check_preemption(policy.qos, "qos", "a QOS")
     _each("queues", policy.queues, lambda entry, at: _check_queue(entry, at, policy))
     _check_preemption(policy.queues, "queues", "a queue")
+    _check_reserves(policy.queues)
     _check_standings(policy)
     _each("limits", policy.limits, lambda entry, at: _check_limit(entry, at, policy))
     _check_licences(policy.licences)
@@ -287,6 +291,27 @@ def _check_preemption(table: Mapping[str, Qos] | Mapping[str, Queue], kind: str,
 # ── queues ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+def check_reserve(names: Iterable[str], at: str) -> None:
+    """
+    Raises:
+        SpecError: something else than cores and memory is reserved for GPUs.
+    """
+    wrong = [name for name in names if name not in BESIDE_GPUS]
+    if wrong:
+        raise SpecError(f"{at}: {wrong[0]} cannot be reserved for GPUs", hint=f"name {' or '.join(BESIDE_GPUS)}")
+
+
+def _check_reserves(queues: Mapping[str, Queue]) -> None:
+    """Each amount is one of each node."""
+    for name in BESIDE_GPUS:
+        amounts = {queue.gpu_reserve.get(name, 0) for queue in queues.values() if queue.gpu_reserve is not None}
+        if len(amounts) > MAX_GPU_RESERVES:
+            raise SpecError(
+                f"queues: {len(amounts)} different amounts of {name} in gpu_reserve",
+                hint=f"at most {MAX_GPU_RESERVES}: let queues reserve the same",
+            )
+
+
 def _check_queue(queue: Queue, at: str, policy: Policy) -> None:
     _number(f"{at}.priority", queue.priority, -MAX_PRIORITY, MAX_PRIORITY)
     if queue.weights is not None:
@@ -315,6 +340,7 @@ def _check_queue(queue: Queue, at: str, policy: Policy) -> None:
     _refers_accounts(f"{at}.accounts", queue.accounts, policy)
     _refers_users(f"{at}.users", queue.users, policy)
     check_constraints(queue.nodes, f"{at}.nodes")
+    check_reserve(queue.gpu_reserve or (), f"{at}.gpu_reserve")
     parse_hours(queue.hours, field=f"{at}.hours")
     check_zone(queue.zone, f"{at}.zone")
     _check_delegates(f"{at}.operators", queue.operators, policy)

@@ -141,7 +141,8 @@ def policy_schema() -> dict[str, Any]:
     definitions["Queue"]["properties"]["sandbox"] = {"anyOf": [{"type": "boolean"}, {"type": "string"}, sandbox]}
     for field in ("resources", "hours", "max_job", "borrow"):
         definitions["Limit"]["properties"][field]["anyOf"].append({"type": "string"})
-    definitions["Queue"]["properties"]["default_request"]["anyOf"].append({"type": "string"})
+    for field in ("default_request", "gpu_reserve"):
+        definitions["Queue"]["properties"][field]["anyOf"].append({"type": "string"})
     accounts = definitions["Policy"]["properties"]["accounts"]
     definitions["Policy"]["properties"]["accounts"] = {
         "anyOf": [accounts, {"type": "array", "items": {"type": "string"}}],

@@ -14,7 +14,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Final
 
-from hal.core.model.devices import GPU_ISLAND, SHOWN_AS
+from hal.core.model.devices import GPU_ISLAND, counted_as
 from hal.core.model.errors import SpecError, shown
 
 MAX_AMOUNT: Final = (1 << 60) - 1
@@ -85,9 +85,6 @@ MILLI_RESOURCES: Final = frozenset({"cpu", "gpu"})
 
 BYTE_RESOURCES: Final = frozenset({"memory", "disk"})
 """Resources counted in bytes."""
-
-_COUNTED_AS: Final = {name: of for name, of in SHOWN_AS.items() if name != GPU_ISLAND}
-"""By what is only counted beside a resource, in its unit: that one."""
 
 _RESOURCE_NAME: Final = re.compile(r"[a-z][a-z0-9._/-]{0,62}")
 _PLURALS: Final = {"cpus": "cpu", "cores": "cpu", "core": "cpu", "gpus": "gpu", "mem": "memory"}
@@ -287,7 +284,7 @@ def parse_amount(name: str, value: object, *, field: str = "") -> int:
 def format_amount(name: str, amount: int) -> str:
     """Format an amount that `parse_amount` reads back to the same integer: `4`, `0.5`, `1.5GiB`. What is only counted
     beside a resource has its unit."""
-    name = _COUNTED_AS.get(name, name)
+    name = name if name == GPU_ISLAND else counted_as(name)
     if name in BYTE_RESOURCES:
         return format_size(amount)
     if name in MILLI_RESOURCES:

@@ -15,11 +15,11 @@ from msgspec import Meta, Struct
 from hal.core.engine.config import Backfill
 from hal.core.model import Duration, Resources, SpecError, StoreError
 from hal.core.model.config_sections import Section, check_range, without_password
-from hal.core.model.devices import BESIDE_GPUS
 from hal.core.model.job import MAX_NODES
 from hal.core.model.lease_times import LeaseTimes, check_lease_times
 from hal.core.model.node_address import check_patterns
 from hal.core.model.node_config import NODE
+from hal.core.model.policy_check import check_reserve
 from hal.core.model.supervision_config import SUPERVISION
 from hal.core.model.topology.tree import check_levels
 from hal.daemons.controller.access.settings import AccessSection, check_access
@@ -125,11 +125,7 @@ def check_engine(section: EngineSection) -> None:
         )
     check_range("engine.compaction_nodes", section.compaction_nodes, 1, MAX_NODES)
     check_range("engine.reservations", section.reservations, 1, MAX_RESERVATIONS)
-    wrong = [name for name in section.gpu_reserve if name not in BESIDE_GPUS]
-    if wrong:
-        raise SpecError(
-            f"engine.gpu_reserve: {wrong[0]} cannot be reserved for GPUs", hint=f"name {' or '.join(BESIDE_GPUS)}"
-        )
+    check_reserve(section.gpu_reserve, "engine.gpu_reserve")
     if len(section.admit) > MAX_RULES:
         raise SpecError(f"engine.admit: {len(section.admit)} rules", hint=f"at most {MAX_RULES}")
 

@@ -15,6 +15,7 @@ from hal.core.engine.events import NodeSpec
 from hal.core.model import InternalError
 from hal.core.model.devices import WHOLE, HeldGpu, HeldGpus, link_islands
 from hal.core.model.facts import GPU_LABEL
+from hal.core.model.gpu_reserves import GpuReserves
 from hal.core.model.gpu_slices import gpu_milli, slice_milli, slice_resource
 from hal.daemons.twin.cluster import Cluster
 from hal.planes.tasks import GpuBook, node_spec
@@ -55,7 +56,7 @@ class GpuUse:
         self._topology = cluster.topology
         self._rows = {row.name: row for row in cluster.rows}
         self._book = GpuBook(parts=engine.gpu_parts, islands=engine.gpu_islands)
-        self._reserve = engine.gpu_reserve
+        self._reserves = GpuReserves(engine.gpu_reserve, engine.policy.queues if engine.policy is not None else {})
         self._held: dict[int, tuple[tuple[str, ...], tuple[HeldGpus, ...]]] = {}
         """By job: its nodes, and what it holds of each."""
         self._gpus = cluster.gpus
@@ -76,14 +77,14 @@ class GpuUse:
 
     def specs(self) -> tuple[NodeSpec, ...]:
         """The nodes as the engine is told of them at first."""
-        return tuple(node_spec(row, self._book, self._topology, self._reserve) for row in self._rows.values())
+        return tuple(node_spec(row, self._book, self._topology, self._reserves) for row in self._rows.values())
 
     def untold(self) -> tuple[NodeSpec, ...]:
         """Nodes of which the engine is to be told that other parts of GPUs are left."""
         if not self._book.tells:
             return ()
         return tuple(
-            node_spec(row, self._book, self._topology, self._reserve) for row in self._book.take_untold(self._rows)
+            node_spec(row, self._book, self._topology, self._reserves) for row in self._book.take_untold(self._rows)
         )
 
     def wants(self, change: int, now_ms: int) -> None:

@@ -30,6 +30,7 @@ from hal.core.engine.policies import (
 )
 from hal.core.interfaces.admit import Admit
 from hal.core.model import ConflictError, Constraint, Duration, JobSpec, Resources, SpecError
+from hal.core.model.gpu_reserves import GpuReserves
 from hal.core.model.policy import DEFAULT_QUEUE, Policy
 from hal.core.model.policy_scope import Owner
 from hal.core.model.topology.packing import packing_of
@@ -217,7 +218,8 @@ class _Judge:
         self._seen: dict[Key, int] = {}
         self._kind_of: dict[tuple[int, int, int, int, tuple[int, int] | None, int], int] = {}
         self._class_of: dict[tuple[Resources, int, str, bool], int] = {}
-        self._interning = Interning(gpu_parts=site.engine.gpu_parts, gpu_reserve=site.engine.gpu_reserve)
+        self._interning = Interning(gpu_parts=site.engine.gpu_parts)
+        self._reserves = GpuReserves(site.engine.gpu_reserve, site.policy.queues)
         self._interned: dict[int, int] = {}
         """By identity of a class that the interning holds its index in `classes`."""
         self._owner_of: dict[OwnerSpec, int] = {}
@@ -292,7 +294,7 @@ class _Judge:
 
     def _class(self, spec: JobSpec) -> int:
         if self._asked:
-            found = self._interning.class_of(spec, self._pool(spec))
+            found = self._interning.class_of(spec, self._pool(spec), self._reserves.asked_in(spec.queue))
             place = self._interned.setdefault(id(found), len(self.classes))
             if place == len(self.classes):
                 self.classes.append(found)

@@ -15,7 +15,7 @@ from hal.core.engine.tables.qos import Standing, Standings
 from hal.core.kernels.structures import layout as L
 from hal.core.kernels.structures.arrays import Ints
 from hal.core.kernels.structures.declared import ShareTables
-from hal.core.model.devices import COUNTED_BESIDE
+from hal.core.model.devices import is_counted_beside
 from hal.core.model.policy import Policy
 from hal.core.model.policy_hours import ZoneOffsets
 
@@ -100,6 +100,6 @@ class Accounts:
             if fair.dominant:
                 total = float(nodes.capacity[: len(nodes.names), index].sum())
                 price = (fair.charge.get(name, 1.0) / total) if total else 0.0
-            shares.charge[0, index] = 0.0 if name in COUNTED_BESIDE else price  # its resource is charged
+            shares.charge[0, index] = 0.0 if is_counted_beside(name) else price  # its resource is charged
         shares.charge[1, 0] = float(fair.dominant)
         meta[L.M_CPU] = nodes.resources.index("cpu") if "cpu" in nodes.resources else -1

@@ -15,7 +15,7 @@ from hal.core.engine.classes import ClassSpec
 from hal.core.engine.state import State
 from hal.core.engine.why.foresight import admitted, together
 from hal.core.kernels.structures import layout as L
-from hal.core.model.devices import COUNTED_BESIDE, GPU_ISLAND
+from hal.core.model.devices import GPU_ISLAND, is_counted_beside
 from hal.core.model.facts import GPUS_LABEL, SANDBOX_LABEL
 from hal.core.model.offer import Offer
 from hal.core.model.taint import untolerated
@@ -92,7 +92,7 @@ def never_fits(
         mend = "let jobs ask for GPUs of one island: `gpu_islands = true` under [engine] of hal.toml"
     elif not short.largest:
         named = [state.nodes.resources[at] for at in np.flatnonzero(state.nodes.capacity.any(axis=0)).tolist()]
-        there = [name for name in named if name not in COUNTED_BESIDE]
+        there = [name for name in named if not is_counted_beside(name)]
         until = f"a node with {short.resource}" if one else f"enough nodes with {short.resource}"
         mend = f"nodes have {', '.join(there[:MAX_RESOURCES_NAMED])}, and no {short.resource}; `hal nodes` lists them"
     else:

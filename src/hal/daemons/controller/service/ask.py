@@ -18,7 +18,7 @@ from hal.core.engine.classes import ClassSpec
 from hal.core.engine.events import INF
 from hal.core.engine.why.wants import ClassWants, Reserved, Wants
 from hal.core.model import OverloadedError
-from hal.core.model.devices import COUNTED_BESIDE, SHOWN_AS
+from hal.core.model.devices import counted_as, is_counted_beside
 from hal.core.model.facts import GPUS_LABEL
 from hal.daemons.controller.service.parts import Parts
 
@@ -256,7 +256,7 @@ class Ask:
 def _fixed(spec: ClassSpec) -> dict[str, object]:
     """The fields of a `WantView` that follow from the class."""
     constraints = [ConstraintView(rule.key, rule.match.value, rule.values) for rule in spec.constraints]
-    request = {name: amount for name, amount in spec.request.items() if name not in COUNTED_BESIDE}
+    request = {name: amount for name, amount in spec.request.items() if not is_counted_beside(name)}
     constraints = [one for one in constraints if one.label != GPUS_LABEL]
     values = (request, spec.nodes, constraints, spec.within, spec.booking, spec.licences)
     return dict(zip(WantView.__struct_fields__[:_FIXED], values, strict=True))
@@ -265,7 +265,7 @@ def _fixed(spec: ClassSpec) -> dict[str, object]:
 def _waiting(one: ClassWants) -> Struct:
     return _Waiting(
         one.jobs, one.tasks, one.queues, one.more_queues, one.users, one.more_users, str(one.head), one.head_since_ms,
-        one.short, SHOWN_AS.get(one.resource, one.resource), one.short_by, one.fits_now, one.fits_ever,
+        one.short, counted_as(one.resource), one.short_by, one.fits_now, one.fits_ever,
     )  # fmt: skip
 
 

@@ -1,6 +1,6 @@
 """Another policy takes effect: one more version in the store, an event; the engine gets it, and moved jobs again.
 
-Pure. O(live jobs) only where a queue's nodes or a limit of waiting tasks changed.
+Pure. O(live jobs) only where a queue's nodes or its `gpu_reserve`, or a limit of waiting tasks changed.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ def change_policy(
     zone_offsets(policy)
     after = replace(policy, version=before.version + 1)
     table.put_policy(after)
+    if table.reserves_of(before).rests_of != table.reserves_of(after).rests_of:
+        table.feed_reserves()
     _move(table, before, after)
     row = PolicyRow(
         version=after.version,
@@ -59,10 +61,12 @@ def change_policy(
 
 
 def _move(table: JobTable, before: Policy, after: Policy) -> None:
-    """What waits in a queue whose nodes are others now asks for those."""
+    """What waits in a queue whose nodes are others, or that leaves something else to GPUs, now asks for that."""
     pools = {name: queue.nodes for name, queue in before.queues.items()}
     moved = {name for name, queue in after.queues.items() if pools.get(name, ()) != queue.nodes}
     moved |= {name for name, nodes in pools.items() if nodes and name not in after.queues}
+    asked, asks = table.reserves_of(before).asked_in, table.reserves_of(after).asked_in
+    moved |= {name for name in before.queues.keys() | after.queues.keys() if asked(name) != asks(name)}
     if not moved:
         return
     for job_id in table.jobs.in_queues(moved):
@@ -71,5 +75,7 @@ def _move(table: JobTable, before: Policy, after: Policy) -> None:
         for task_range in waiting:
             table.leave(job, task_range)
         job.request = table.class_of(job.spec, job.queue)
+        if job.active:
+            table.reshaped.add(job.id)
         for task_range in waiting:
             table.enter(job, task_range)

@@ -17,7 +17,7 @@ from hal.core.model import JobSpec, Resources
 from hal.core.model.affinity import affinity_of, followed
 from hal.core.model.devices import GPU, WHOLE, beside
 from hal.core.model.facts import GPUS_LABEL, NODE_LABEL, SANDBOX_LABEL, WHOLE_GPUS
-from hal.core.model.gpu_reserves import asked_beside
+from hal.core.model.gpu_reserves import Asked, asked_beside
 from hal.core.model.job import Constraint, Operator
 from hal.core.model.policy_scope import Owner
 from hal.core.model.topology.packing import packed_level
@@ -33,7 +33,7 @@ _SANDBOXES: Final = (Constraint(SANDBOX_LABEL, Operator.EXISTS),)
 
 ClassKey = tuple[
     Resources, int, str, tuple[Constraint, ...], tuple[Constraint, ...], tuple[str, ...], tuple[str, ...], str,
-    tuple[tuple[str, int], ...], bool, tuple[tuple[str, ...], ...],
+    tuple[tuple[str, int], ...], bool, tuple[tuple[str, ...], ...], Asked,
 ]  # fmt: skip
 
 
@@ -62,13 +62,11 @@ def _with_affinity(found: ClassSpec, spec: JobSpec) -> ClassSpec:
 class Interning:
     """Shared values for equal requests and owners."""
 
-    def __init__(self, *, gpu_parts: bool = False, gpu_reserve: Mapping[str, int] = EMPTY) -> None:
+    def __init__(self, *, gpu_parts: bool = False) -> None:
         """Args:
         gpu_parts: several jobs may share a GPU of a node that binds them.
-        gpu_reserve: what work without GPUs must leave for each GPU of a node.
         """
         self._gpu_parts = gpu_parts
-        self._gpu_reserve = gpu_reserve
         self._class_of: dict[ClassKey, ClassSpec] = {}
         self._owner_of: dict[Owner, OwnerSpec] = {}
         self._of_extension: dict[tuple[int, int], tuple[ClassSpec, OwnerSpec, ClassSpec, OwnerSpec]] = {}
@@ -78,8 +76,13 @@ class Interning:
         self.classes: tuple[ClassSpec, ...] = ()
         self.owners: tuple[OwnerSpec, ...] = ()
 
-    def class_of(self, spec: JobSpec, pool: tuple[Constraint, ...] = ()) -> ClassSpec:
-        """What each attempt of a task takes; `pool` says what its queue asks of nodes."""
+    def class_of(self, spec: JobSpec, pool: tuple[Constraint, ...] = (), asked: Asked = ()) -> ClassSpec:
+        """What each attempt of a task takes.
+
+        Args:
+            pool: what its queue asks of nodes.
+            asked: what work of its queue asks for beside GPUs, if it needs none.
+        """
         if spec.sandbox:
             pool += _SANDBOXES
         licences = tuple(sorted(spec.licences.items())) if spec.licences else ()
@@ -88,7 +91,7 @@ class Interning:
         social = _social(spec) if spec.labels or spec.apart or spec.together else ()
         key = (
             spec.request, spec.nodes, within, spec.constraints, pool, spec.exclude, spec.tolerate, spec.booking,
-            licences, bool(spec.movable), social,
+            licences, bool(spec.movable), social, asked,
         )  # fmt: skip
         found = self._class_of.get(key)
         if found is None:
@@ -103,8 +106,8 @@ class Interning:
                     rules += (NOT_WHOLE,)
                 if self._gpu_parts:
                     request |= beside(gpus)
-            elif self._gpu_reserve:
-                request |= asked_beside(request, self._gpu_reserve)
+            elif asked:
+                request |= asked_beside(request, asked)
             found = ClassSpec(
                 request, spec.nodes, rules, spec.booking, dict(licences), within, spec.tolerate, bool(spec.movable)
             )

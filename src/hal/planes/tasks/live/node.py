@@ -5,7 +5,6 @@ Pure.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final
 
 from msgspec.structs import replace
@@ -14,7 +13,7 @@ from hal.core.engine.events import Health, NodeSpec
 from hal.core.model import NodeState
 from hal.core.model.devices import GPU, GPU_ISLAND, GPU_PART, GPU_WHOLE, WHOLE, free_of_one_island
 from hal.core.model.facts import GPUS_LABEL, WHOLE_GPUS
-from hal.core.model.gpu_reserves import left_beside
+from hal.core.model.gpu_reserves import GpuReserves
 from hal.core.model.states import AWAY_NODE_STATES
 from hal.core.model.topology.tree import Topology
 from hal.planes.tasks.live.gpu_book import GpuBook
@@ -46,12 +45,12 @@ _HEALTH: Final = {
 """The states as the engine knows them; to it, every other state is down."""
 
 
-def node_spec(row: NodeRow, gpus: GpuBook, topology: Topology | None, reserve: Mapping[str, int]) -> NodeSpec:
+def node_spec(row: NodeRow, gpus: GpuBook, topology: Topology | None, reserves: GpuReserves) -> NodeSpec:
     """The node as the engine knows it: with what is held of its GPUs now, and the domains of the topology that it is
     in, which its labels may say.
 
     Args:
-        reserve: what work without GPUs must leave for each of its GPUs.
+        reserves: what work without GPUs must leave for each of its GPUs.
     """
     capacity, labels = row.capacity, row.labels
     withheld: dict[str, int] = {}
@@ -65,8 +64,8 @@ def node_spec(row: NodeRow, gpus: GpuBook, topology: Topology | None, reserve: M
         if gpus.islands and bound:
             capacity = capacity | {GPU_ISLAND: free_of_one_island(bound, {gpu.index for gpu in bound})}
         withheld = gpus.withheld(row) if gpus.tells else withheld
-    if reserve:
-        capacity = capacity | left_beside(row.capacity, reserve)
+    if reserves:
+        capacity = capacity | reserves.rests(row.capacity)
     domains = () if topology is None else topology.domains_of(row.name, row.labels)
     health = _HEALTH.get(row.state, Health.DOWN)
     return NodeSpec(row.name, capacity, labels, health, withheld, domains, row.about.taints)

@@ -62,6 +62,7 @@ def end_attempt(table: JobTable, job: LiveJob, attempt: Attempt, over: AttemptOv
     del job.active[attempt.task]
     if attempt.gpus:
         table.gpus.give(attempt.nodes, attempt.gpus)
+    table.over_reserves.end(key)
     if attempt.port:
         table.ports.give(key, attempt.port)
     if over.following.state.ended:

@@ -5,16 +5,21 @@ Pure. `load` of what was committed gives an equal table (a tested property). O(l
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from hal.core.engine.events import ADOPT, INF, AllocationsAdopted, ConfigChanged, Event, NodesChanged, NodesOffered
 from hal.core.lifecycle import TaskCounts
 from hal.core.model import TaskState, each_dependency
+from hal.core.model.devices import is_counted_beside
+from hal.core.model.gpu_slices import gpu_milli
 from hal.core.model.policy_scope import Owner
 from hal.planes.tasks.live.attempt import Attempt
 from hal.planes.tasks.live.job import LiveJob
 from hal.planes.tasks.live.node import GONE
 from hal.planes.tasks.live.replacing import Replacing, held_by, replacement_of
+from hal.planes.tasks.live.reserve_book import Use
 from hal.planes.tasks.live.standings import EndedJob
 from hal.planes.tasks.live.task_ranges import TaskRange, TaskRanges, made_of, summed
 from hal.planes.tasks.live.task_sets import TaskSet, complement, merged
@@ -87,6 +92,8 @@ def engine_events(table: JobTable) -> list[Event]:
     events: list[Event] = [ConfigChanged(table.engine_config)]
     adopted = _adopted(table)
     table.gpus.begin(table.nodes.values())
+    reserves = table.reserves_of(table.policy)
+    table.over_reserves.begin(_uses(table) if reserves else (), lambda name: reserves.rests(table.nodes[name].capacity))
     if table.nodes:
         events.append(NodesChanged(tuple(table.node_spec(row) for row in table.nodes.values())))
     if table.offers:
@@ -99,6 +106,16 @@ def engine_events(table: JobTable) -> list[Event]:
     events.extend(table.draft.feed.take())
     keep(table)
     return events
+
+
+def _uses(table: JobTable) -> Iterator[Use]:
+    """What active attempts use of what is left to work without GPUs."""
+    for job_id in table.busy:
+        job = table.jobs[job_id]
+        beside = {name: amount for name, amount in job.request.request.items() if is_counted_beside(name)}
+        for attempt in job.active.values() if beside and not gpu_milli(job.spec.request) else ():
+            if not attempt.credit:
+                yield (job_id, attempt.task, attempt.attempt), attempt.nodes, beside
 
 
 def _id(job: LiveJob) -> int:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -31,7 +32,7 @@ from hal.core.model import (
     TaskState,
 )
 from hal.core.model.devices import GPU, GPU_PART, GPU_WHOLE, WHOLE
-from hal.core.model.gpu_reserves import left_beside
+from hal.core.model.gpu_reserves import GpuReserves
 from hal.core.model.offer import Offer
 from hal.core.model.policy import Policy
 from hal.core.model.policy_scope import Owner
@@ -48,6 +49,7 @@ from hal.planes.tasks.live.node import GONE, eviction_of, node_spec
 from hal.planes.tasks.live.port_book import PortBook
 from hal.planes.tasks.live.ready_standing import ReadyStandings
 from hal.planes.tasks.live.replacing import Replacing
+from hal.planes.tasks.live.reserve_book import ReserveBook
 from hal.planes.tasks.live.standings import SINGLETON, EndedJob, Mentions, Phase
 from hal.planes.tasks.live.task_ranges import ONE_TASK, TaskRange, TaskRanges, change, parts_within, slices, take
 from hal.planes.tasks.slices import A_SLICE, Pace, Work
@@ -62,6 +64,8 @@ from hal.runtime.time_zones import zone_offsets
 from hal.store.operations import NodeRow
 from hal.store.pending_columns import PendingColumns
 
+MAX_RESTS: Final = 64
+"""Amounts that are kept of former policies."""
 STEP_SECRET = "step-secret"
 """Under this name the store's meta table keeps by what this HAL knows its steps."""
 
@@ -84,7 +88,12 @@ class JobTable:
         self.reshaped: set[int] = set()
         """Jobs of which attempts run that the engine knows in another class or under another owner than what waits."""
         """Those of the policy that holds now."""
-        self.interning = Interning(gpu_parts=config.gpu_parts, gpu_reserve=config.gpu_reserve)
+        self.interning = Interning(gpu_parts=config.gpu_parts)
+        self._reserves: list[tuple[Policy, GpuReserves]] = []
+        """Of the policies that were asked for last: the one that holds, and the committed one while they differ."""
+        self._rests: dict[str, str] = {}
+        """Of all policies since this controller began: what work without GPUs may use, with the resource that it is of.
+        What runs holds it when another policy reserves something else."""
         self.jobs = JobsById(self._from_columns, self.pending_limits.left_columns)
         self.dependants: dict[int, set[int]] = {}
         """Jobs that wait and name this one; their own `waits` say how."""
@@ -116,6 +125,8 @@ class JobTable:
         """How the gates of active attempts stand."""
         self.gpus = GpuBook(parts=config.gpu_parts, islands=config.gpu_islands)
         """Which GPUs the active attempts hold; not stored, for their rows say it."""
+        self.over_reserves = ReserveBook()
+        """Nodes on which work without GPUs uses more than it may; not stored, for the attempts say it."""
         self.ports = PortBook()
         """At which ports the ranks of active attempts meet; not stored, for their rows say it."""
         self.readiness = ReadyStandings()
@@ -289,7 +300,9 @@ class JobTable:
 
     def node_spec(self, row: NodeRow) -> NodeSpec:
         """The node as the engine knows it now."""
-        return node_spec(row, self.gpus, self.topology, self._config.gpu_reserve)
+        spec = node_spec(row, self.gpus, self.topology, self.reserves_of(self.policy))
+        over = self.over_reserves.withheld(row.name)
+        return replace(spec, withheld={**spec.withheld, **over}) if over else spec
 
     def set_node(self, name: str, row: NodeRow | None) -> None:
         """Set the node as it is from now on; None: forget it."""
@@ -326,14 +339,36 @@ class JobTable:
         offers = self.offers_by_name
         if self.gpus.parts:
             offers = tuple(map(_with_parts, offers))
-        reserve = self._config.gpu_reserve
-        if not reserve:
+        reserves = self.reserves_of(self.policy)
+        if not reserves:
             return offers
-        return tuple(replace(one, resources=one.resources | left_beside(one.resources, reserve)) for one in offers)
+        return tuple(replace(one, resources=one.resources | reserves.rests(one.resources)) for one in offers)
+
+    def reserves_of(self, policy: Policy) -> GpuReserves:
+        """What work without GPUs leaves to them under a policy."""
+        for known, reserves in self._reserves:
+            if known is policy:
+                return reserves
+        if len(self._rests) > MAX_RESTS:
+            self._rests.clear()
+        made = GpuReserves(self._config.gpu_reserve, policy.queues, self._rests)
+        self._rests |= made.resource_of
+        self._reserves = [(policy, made), *self._reserves[:1]]
+        return made
+
+    def feed_reserves(self) -> None:
+        """Tell the engine of all nodes and offers again: what work without GPUs leaves to them is something else."""
+        for row in self.nodes.values():
+            if row.state not in GONE:
+                self.draft.feed.node(self.node_spec(row))
+        if self.offers:
+            self.draft.feed.offered(self.offers_of_engine)
 
     def feed_shared_gpus(self) -> None:
         """Tell the engine what is left of the GPUs of nodes where that is no sum and has changed."""
-        for row in self.gpus.take_untold(self.nodes) if self.gpus.tells else ():
+        untold = self.gpus.take_untold(self.nodes) if self.gpus.tells else []
+        untold += [self.nodes[name] for name in self.over_reserves.take_untold() if name in self.nodes]
+        for row in untold:
             if row.state not in GONE:
                 self.draft.feed.node(self.node_spec(row))
 
@@ -345,8 +380,9 @@ class JobTable:
 
     def class_of(self, spec: JobSpec, queue: str, policy: Policy | None = None) -> ClassSpec:
         """What each attempt of such a task takes in that queue under that policy; None: the one that holds now."""
-        found = (policy or self.policy).queues.get(queue)
-        return self.interning.class_of(spec, found.nodes if found is not None else ())
+        policy = policy or self.policy
+        found, reserves = policy.queues.get(queue), self.reserves_of(policy)
+        return self.interning.class_of(spec, found.nodes if found is not None else (), reserves.asked_in(queue))
 
     def put_policy(self, policy: Policy) -> None:
         """Put another policy in force."""
