@@ -36,8 +36,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     policy: queues, shares, limits; None: every queue is alike and nothing is limited.
     zones: of the hours of the policy's queues, by name; a zone that is not among them is taken for UTC.
     order: "priority" (the policy's points and disciplines), or a registered Order ("fcfs", "sjf").
-    placement: "auto", "first-fit", "best-fit", "worst-fit", "least-loaded", "dot-product", "gpu-packing" or a
-        registered Score.
+    placement: "auto", "first-fit", "best-fit", "worst-fit", "least-loaded", "dot-product", "gpu-packing", "fgd" or
+        a registered Score.
     domains: which domain of the topology a gang is placed in, of those that hold it: "smallest" or a registered
         DomainScore.
     preempt: whose running work is taken back first: "least-lost" or a registered Preempt.

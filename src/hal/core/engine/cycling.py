@@ -29,6 +29,7 @@ from hal.core.engine.preempting import (
 )
 from hal.core.engine.scoring import read_advice, score_nodes
 from hal.core.engine.state import State
+from hal.core.engine.typical_work import note_typical_work
 from hal.core.engine.views import Cluster, bucket_view
 from hal.core.kernels.structures import layout as L
 from hal.core.kernels.structures.layout import (
@@ -98,6 +99,8 @@ def cycle(
         score_nodes(state)
     if state.plugins.domain_score is not None:
         score_domains(state)
+    if state.meta[L.M_PLACEMENT] == L.PLACE_FGD:
+        note_typical_work(state)
     given = _run_slice(state, now_ms, cursor, budget if budget > 1 else 1, limit)
     return _plan_of_slice(state, now_ms, cursor, given)
 

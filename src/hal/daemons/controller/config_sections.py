@@ -72,7 +72,7 @@ class EngineSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         str,
         Meta(
             description="choice of nodes: `auto`, `first-fit`, `best-fit`, `worst-fit`, `least-loaded`, `dot-product`, "
-            "`gpu-packing`, or a policy; see docs/placement.md"
+            "`gpu-packing`, `fgd`, or a policy; see docs/placement.md"
         ),
     ] = DEFAULT_PLACEMENT
     backfill: Annotated[Backfill, Meta(description="who may pass a waiting job; see docs/backfill.md")] = Backfill.EASY

@@ -30,6 +30,7 @@ from hal.core.kernels.structures.layout import (
     ORDER_SJF,
     PLACE_BEST,
     PLACE_DOT,
+    PLACE_FGD,
     PLACE_FIRST,
     PLACE_GPU,
     PLACE_SPREAD,
@@ -48,10 +49,11 @@ PLACEMENT_KERNELS: Final = {
     "least-loaded": PLACE_SPREAD,
     "dot-product": PLACE_DOT,
     "gpu-packing": PLACE_GPU,
+    "fgd": PLACE_FGD,
 }
 """first-fit: lowest row. best-fit: the row left with the least spare of its tightest wanted resource. worst-fit: with
 the most. least-loaded: the row of which the largest share is left. dot-product: whose free amounts are most like the
-request. gpu-packing: see `node_scores`. auto: gpu-packing where some node has GPUs, else first-fit."""
+request. gpu-packing, fgd: see `node_scores`. auto: gpu-packing where some node has GPUs, else first-fit."""
 SMALLEST: Final = "smallest"
 DOMAIN_KERNELS: Final = (SMALLEST,)
 """smallest: the one with the fewest usable nodes that are enough (see `compact_nodes`)."""

@@ -33,6 +33,7 @@ from hal.core.interfaces.preempt import Preempt
 from hal.core.interfaces.score import Score
 from hal.core.kernels.structures import layout as L
 from hal.core.kernels.structures.declared import LEVELS, SEARCHED_ENTRIES, STANDINGS
+from hal.core.model.devices import GPU_PART, GPU_WHOLE
 from hal.core.model.policy import Policy, PreemptMode, Qos, Reclaim
 
 BACKFILL_KERNELS: Final = {
@@ -146,7 +147,13 @@ def use_placement(state: State) -> None:
     """Which resources placement looks at, and what `auto` means on these nodes; after nodes or the configuration
     changed (part of `apply`)."""
     resources, meta = state.nodes.resources, state.meta
-    for place, name in ((L.M_CPU, "cpu"), (L.M_GPU, "gpu"), (L.M_MEMORY, "memory")):
+    for place, name in (
+        (L.M_CPU, "cpu"),
+        (L.M_GPU, "gpu"),
+        (L.M_MEMORY, "memory"),
+        (L.M_GPU_WHOLE, GPU_WHOLE),
+        (L.M_GPU_PART, GPU_PART),
+    ):
         meta[place] = resources.index(name) if name in resources else -1
     if state.config.placement != AUTO:
         return

@@ -14,6 +14,7 @@ from hal.core.engine.errors import EngineError
 from hal.core.engine.plugins.answers import scores_of
 from hal.core.engine.policies import AUTO, PLACEMENT_KERNELS
 from hal.core.engine.state import State
+from hal.core.engine.typical_work import note_typical_work
 from hal.core.engine.views import node_view, request_of
 from hal.core.engine.why.foresight import first_entries
 from hal.core.kernels.passes.node_scores import SCORE_ONE, WEIGHED, weigh
@@ -61,6 +62,8 @@ def score_of_nodes(state: State, job: int, limit: int) -> ScoredNodes:
     assert spec is not None
     rows = len(state.nodes.names)
     weighed = np.zeros((WEIGHED, max(rows, 1)), np.int64)
+    if state.meta[L.M_PLACEMENT] == L.PLACE_FGD:
+        note_typical_work(state)
     fits = int(weigh(state.at, shape, weighed))
     there = np.flatnonzero(weighed[0, :rows] >= 0)
     score = state.plugins.score

@@ -16,12 +16,15 @@ from hal.core.kernels.structures.jit import inner, kernel
 from hal.core.kernels.structures.layout import (
     M_CPU,
     M_GPU,
+    M_GPU_PART,
+    M_GPU_WHOLE,
     M_MEMORY,
     M_NODES,
     M_PLACEMENT,
     M_RESOURCES,
     PLACE_BEST,
     PLACE_DOT,
+    PLACE_FGD,
     PLACE_FIRST,
     PLACE_GPU,
     PLACE_PLUGIN,
@@ -29,6 +32,11 @@ from hal.core.kernels.structures.layout import (
     PLACE_WORST,
     S_CSET,
     S_SCORES,
+    TYPICAL_ALL,
+    TYPICAL_CPU,
+    TYPICAL_GPU,
+    TYPICAL_KINDS,
+    TYPICAL_SHARE,
 )
 from hal.core.kernels.structures.memory import Tables, tables
 
@@ -36,6 +44,10 @@ SCORE_ONE: Final = 1_000_000
 STRANDED: Final = 4.0
 """Gpu packing: how much a share of GPUs counts that is left without cores or memory, beside a share that is left."""
 MOST_COST: Final = 1.0 + 2.0 * STRANDED
+GPU: Final = 1_000
+"""A whole one, in base units."""
+MOST_DESCENT: Final = 64 * GPU * TYPICAL_ALL
+"""Fragmentation gradient descent: what one start changes at most, on nodes of up to 64 GPUs."""
 
 
 @inner
@@ -104,6 +116,79 @@ def _packing(t: Tables, node: int, shape: int, resources: int) -> int:
 
 
 @inner
+def _counts_parts(t: Tables, node: int) -> bool:
+    """Whether GPUs of a node are shared, so that it is counted what is left of them."""
+    part = t.meta[M_GPU_PART]
+    return bool(t.meta[M_GPU_WHOLE] >= 0 and part >= 0 and t.capacity[node, part] > 0)
+
+
+@inner
+def _unusable(t: Tables, cores: int, gpus: int, unused: int, largest: int) -> int:
+    """What of a node's free GPUs typical work could not use, in parts of TYPICAL_ALL.
+
+    To a kind that does not fit all of them are lost, else those of which too little is left for it. The columns do not
+    say how what is left of shared GPUs is spread: beside the largest it counts as one GPU's.
+    """
+    lost = 0
+    left = gpus - unused
+    for k in range(TYPICAL_KINDS):
+        share = t.typical[k, TYPICAL_SHARE]
+        if share == 0:
+            break
+        asked = t.typical[k, TYPICAL_GPU]
+        if cores < t.typical[k, TYPICAL_CPU] or asked == 0 or (largest if asked < GPU else unused) < asked:
+            lost += share * gpus
+        elif asked >= GPU or left < asked:
+            lost += share * left
+        elif unused == 0 and left - largest < asked:
+            lost += share * (left - largest)
+    return int(lost)
+
+
+@inner
+def _unusable_of_one(t: Tables, cores: int, gpus: int) -> int:
+    """The same where parts are not counted: what is left beside whole GPUs is one GPU's."""
+    unused = gpus - gpus % GPU
+    return int(_unusable(t, cores, gpus, unused, GPU if unused > 0 else gpus))
+
+
+@inner
+def _descent(t: Tables, node: int, shape: int) -> int:
+    """Fragmentation gradient descent: by how much less of the node's GPUs would be lost to typical work.
+
+    Source: Weng et al., USENIX ATC 2023; there the single GPUs of a node are looked at.
+    """
+    gpu = t.meta[M_GPU]
+    if gpu < 0 or t.capacity[node, gpu] <= 0:
+        return SCORE_ONE // 2
+    cpu = t.meta[M_CPU]
+    cores = t.free[node, cpu] if cpu >= 0 else 0
+    rest = cores - (t.request[cpu, shape] if cpu >= 0 else 0)
+    asked = t.request[gpu, shape]
+    gpus = max(t.free[node, gpu], 0)
+    after = max(gpus - asked, 0)
+    if not _counts_parts(t, node):
+        gain = _unusable_of_one(t, cores, gpus) - _unusable_of_one(t, rest, after)
+    else:
+        unused = min(max(t.free[node, t.meta[M_GPU_WHOLE]], 0), gpus)
+        largest = max(t.free[node, t.meta[M_GPU_PART]], 0)
+        gain = _unusable(t, cores, gpus, unused, largest)
+        left = gpus - unused
+        if asked >= GPU:
+            unused -= asked - asked % GPU
+            largest = GPU if unused > 0 else min(left, GPU)
+        elif asked > 0 and left >= asked:
+            if unused == 0 and left - largest < asked:
+                largest -= asked
+        elif asked > 0:
+            unused -= GPU
+            largest = GPU if unused > 0 else max(GPU - asked, left)
+        gain -= _unusable(t, rest, after, max(unused, 0), max(largest, 0))
+    gain = min(max(gain, -MOST_DESCENT), MOST_DESCENT)
+    return SCORE_ONE // 2 + gain * (SCORE_ONE // 2) // MOST_DESCENT
+
+
+@inner
 def node_score(t: Tables, node: int, shape: int, resources: int) -> int:
     """How good a node that holds the request is, in millionths: higher is better."""
     placement = t.meta[M_PLACEMENT]
@@ -117,6 +202,8 @@ def node_score(t: Tables, node: int, shape: int, resources: int) -> int:
         return _idleness(t, node, shape, resources)
     if placement == PLACE_DOT:
         return _alignment(t, node, shape, resources)
+    if placement == PLACE_FGD:
+        return _descent(t, node, shape)
     return int(t.scores[t.shapes[shape, S_SCORES], node])
 
 

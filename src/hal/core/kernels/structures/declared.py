@@ -432,6 +432,11 @@ class ScratchTables(Group, group="scratch"):
         BUCKETS, growth=SCRATCH, row="slot of a bucket", holds="1 + its line of `domain_scores`, 0 = it has none",
         invariant="of this slice",
     )  # fmt: skip
+    typical: Table = table(
+        L.TYPICAL_KINDS, L.TYPICAL_SIZE, columns="TYPICAL", growth=SCRATCH, row="kind of work, the most frequent first",
+        holds="cores and GPUs on a node, base units; how much of what is live it is",
+        invariant="used with PLACE_FGD; of this slice",
+    )  # fmt: skip
     projected: Table = table(
         NODES, RESOURCES, growth=SCRATCH, row="node, resource", holds="what is free at a later instant, base units",
         invariant="of the stamp in N_STAMP",

@@ -98,7 +98,9 @@ M_MOVING: Final = 78  # what moving work for a gang must gain, in thousandths of
 M_MOVING_NODES: Final = 79  # nodes of the smallest gang for which work is moved
 M_AFFINE: Final = 80  # 1 = where some class may start depends on what runs of others, or others' on it
 M_PARTED: Final = 81  # 1 = an attempt of such a class came or went, or such a class: ask again what is parted
-META_SIZE: Final = 82
+M_GPU_WHOLE: Final = 82  # which resource is the GPUs that nobody shares, and which the largest part of one; -1
+M_GPU_PART: Final = 83
+META_SIZE: Final = 84
 
 # --- entries: a run of alike waiting tasks of one job ---------------------------------------------------------------
 E_JOB: Final = 0
@@ -344,6 +346,13 @@ DOMAIN_SIZE: Final = 4
 LISTED_FIRST: Final = 0  # the domains of a level are listed[LISTED_FIRST : LISTED_LAST]
 LISTED_LAST: Final = 1
 LISTED_SIZE: Final = 2
+
+TYPICAL_CPU: Final = 0
+TYPICAL_GPU: Final = 1
+TYPICAL_SHARE: Final = 2  # of TYPICAL_ALL; 0 = there is no other kind
+TYPICAL_SIZE: Final = 3
+TYPICAL_KINDS: Final = 64
+TYPICAL_ALL: Final = 128
 
 WITHIN_SHAPE: Final = 0  # 1 + the shape, 0 = the line is free
 WITHIN_LEVEL: Final = 1  # -1 = there is no such level
@@ -675,6 +684,7 @@ PLACE_WORST: Final = 3
 PLACE_SPREAD: Final = 4
 PLACE_DOT: Final = 5
 PLACE_GPU: Final = 6
+PLACE_FGD: Final = 7
 
 # --- outcomes of a kernel --------------------------------------------------------------------------------------------
 OK: Final = 0
