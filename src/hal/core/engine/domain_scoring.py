@@ -10,15 +10,16 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hal.core.engine.plugins.answers import domain_scores_of
 from hal.core.engine.state import State
 from hal.core.engine.views import request_of
-from hal.core.interfaces.domain_score import DomainView, Gang, sums
+from hal.core.interfaces.domain_score import DomainView, Gang
 from hal.core.interfaces.labels import Labels
 from hal.core.interfaces.policy import NodeView
 from hal.core.kernels.structures import layout as L
-from hal.core.kernels.structures.arrays import Ints, Mask
+from hal.core.kernels.structures.arrays import Ints, Mask, Table
 
 GANGS_A_SLICE: Final = 100
 """Kinds of gangs about which a domain score is asked in one slice, by rank; others go to the smallest domain."""
@@ -66,20 +67,20 @@ class Candidates:
         """Domains, by number."""
         self._names = domains.listed_names()
         self._first, self._last = (domains.domains[self.listed, at] for at in (L.DOMAIN_FIRST, L.DOMAIN_LAST))
-        rows = nodes.rows[self._order]
-        up = rows[:, L.N_STATE] == L.NODE_UP
+        up = nodes.rows[:count, L.N_STATE][self._order] == L.NODE_UP
+        idle = up & (nodes.rows[:count, L.N_PIECES][self._order] == 0)
         picked: Any = _Picked(nodes.labels, self._order)
         self.nodes = NodeView(
             rows=count,
             resources=tuple(nodes.resources),
-            free=np.ascontiguousarray(nodes.free[self._order].T, np.float32),
-            capacity=np.ascontiguousarray(nodes.capacity[self._order].T, np.float32),
+            free=self._columns(nodes.free),
+            capacity=self._columns(nodes.capacity),
             up=up,
             labels=Labels(picked),
         )
         """All nodes, in topological order."""
         self._up = self._count(up)
-        self._idle = self._count(up & (rows[:, L.N_PIECES] == 0))
+        self._idle = self._count(idle)
         self._gangs = self._count(_holds_gangs(state)[self._order])
         self._fits: dict[int, Ints] = {}
         """By shape."""
@@ -107,16 +108,28 @@ class Candidates:
 
     def _holds(self, shape: int) -> Mask:
         """Whether nodes, in topological order, have room for a shape."""
-        state = self._state
+        state, count = self._state, len(self._state.nodes.names)
         cset = int(state.catalogue.shapes[shape, L.S_CSET])
-        there: Mask = state.nodes.open_now[cset, self._order] != 0
+        there: Mask = state.nodes.open_now[cset, :count] != 0
         amounts = state.catalogue.request[:, shape]
         for resource in np.flatnonzero(amounts[: len(state.nodes.resources)]).tolist():
-            there &= state.nodes.free[self._order, resource] >= amounts[resource]
-        return there
+            there &= state.nodes.free[:count, resource] >= amounts[resource]
+        return there[self._order]
+
+    def _columns(self, table: Table) -> NDArray[np.float32]:
+        """The amounts of nodes, resource by resource, in topological order."""
+        resources, count = len(self._state.nodes.resources), self._order.shape[0]
+        columns = np.empty((resources, count), np.float32)
+        for resource in range(resources):
+            columns[resource] = table[:count, resource][self._order]
+        return columns
 
     def _count(self, nodes: Mask) -> Ints:
-        return sums(nodes, self._first, self._last).astype(np.int64)
+        """How many of these nodes each domain has."""
+        ahead = np.zeros(nodes.shape[0] + 1, np.int64)
+        np.cumsum(nodes, out=ahead[1:])
+        counted: Ints = ahead[self._last] - ahead[self._first]
+        return counted
 
 
 def _holds_gangs(state: State) -> Mask:
@@ -125,12 +138,15 @@ def _holds_gangs(state: State) -> Mask:
     holds = np.zeros(count, np.bool_)
     nodes = np.arange(count)
     pieces = state.nodes.rows[:count, L.N_ATTEMPTS] - 1
-    while (pieces >= 0).any():  # as often as attempts are on one node
-        nodes, pieces = nodes[pieces >= 0], pieces[pieces >= 0]
-        table = state.work.pieces[pieces]
-        holds[nodes] |= state.work.runs[table[:, L.P_RUN], L.R_NODES] > 1
-        pieces = table[:, L.P_ON_ROW] - 1
-    return holds
+    of_run, following = state.work.pieces[:, L.P_RUN], state.work.pieces[:, L.P_ON_ROW]
+    is_gang = state.work.runs[:, L.R_NODES] > 1
+    while True:  # as often as attempts are on one node
+        there = np.flatnonzero(pieces >= 0)
+        if not there.shape[0]:
+            return holds
+        nodes, pieces = nodes[there], pieces[there]
+        holds[nodes] |= is_gang[of_run[pieces]]
+        pieces = following[pieces] - 1
 
 
 class _Picked:
