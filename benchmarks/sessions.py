@@ -29,6 +29,7 @@ TASKS: Final = 1_000_000
 FUTURES: Final = 200_000
 ROUND_TRIPS: Final = 3_000
 PEER_TASKS: Final = 20_000
+LARGE_BYTES: Final = 100_000_000
 SPINS: Final = 4_000
 SPIN_S: Final = 0.001
 RUNS: Final = 3
@@ -122,6 +123,23 @@ def measure_session(session: Executor, tasks: int) -> None:
     say("map", best(lambda: map_rate(session, tasks)), "tasks/s", target=300_000)
     say("submit", best(lambda: submit_rate(session, FUTURES)), "tasks/s", target=30_000)
     say("task-time-1ms", 100 * best(lambda: task_time(session)), "%", target=90)
+    bandwidth(session)
+    say("argument-100mb", best(lambda: bandwidth(session)), "GB/s", target=1.0)
+
+
+def bandwidth(executor: Executor) -> float:
+    """GB/s of an argument that a task reads a number of: an array of NumPy."""
+    import numpy as np
+
+    array = np.ones(LARGE_BYTES // 8)
+    began = time.perf_counter()
+    if executor.submit(last_of, array).result() != 1.0:
+        sys.exit("an array arrived damaged")
+    return LARGE_BYTES / (time.perf_counter() - began) / 1e9
+
+
+def last_of(array: Any) -> float:
+    return float(array[-1])
 
 
 def measure_pool() -> None:
@@ -131,6 +149,7 @@ def measure_pool() -> None:
         say("pool-map", map_rate(pool, PEER_TASKS), "tasks/s", note="chunksize 1")
         say("pool-map-chunked", map_rate(pool, TASKS, 1_000), "tasks/s", note="chunksize 1,000: nothing tracked")
         say("pool-submit", submit_rate(pool, PEER_TASKS), "tasks/s")
+        say("pool-argument-100mb", best(lambda: bandwidth(pool)), "GB/s")
         say("pool-task-time-1ms", 100 * task_time(pool), "%")
 
 

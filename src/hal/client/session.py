@@ -13,7 +13,6 @@ from typing import Any, ParamSpec, TypeVar, cast
 from hal.client.sessions.answers import SessionFuture
 from hal.client.sessions.core import Options, SessionCore
 from hal.client.sessions.errors import (
-    ArgumentTooLargeError,
     SessionLost,
     TaskError,
     TaskLostError,
@@ -22,10 +21,18 @@ from hal.client.sessions.errors import (
 from hal.client.sessions.mapping import TaskMap
 from hal.core.model.errors import SpecError
 from hal.runtime.session_file import SessionFile, read_session_file
-from hal.runtime.task_payloads import encode_value
-from hal.wire.frames.sessions import MAX_ATTEMPTS, MAX_INLINE_BYTES, MAX_PRIORITY
+from hal.runtime.shared_values import SharedValue, take_used
+from hal.wire.frames.sessions import MAX_ATTEMPTS, MAX_PRIORITY
 
-__all__ = ["Session", "SessionLost", "TaskError", "TaskLostError", "TaskQuarantinedError", "open_session"]
+__all__ = [
+    "Session",
+    "SessionLost",
+    "SharedValue",
+    "TaskError",
+    "TaskLostError",
+    "TaskQuarantinedError",
+    "open_session",
+]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -93,18 +100,37 @@ class Session(Executor):
         """
         core = self._core
         try:
-            data = encode_value([args, kwargs] if kwargs else args)
-            if len(data) > MAX_INLINE_BYTES:
-                raise ArgumentTooLargeError(len(data))
+            data = core.encode([args, kwargs] if kwargs else args)
             core.store(fn)
         except RuntimeError:
             raise
         except Exception as error:
+            take_used()
             core.check()
             failed = SessionFuture(core, -1)
             failed.set_exception(error)
             return failed
-        return core.submit(fn, data, self._options)
+        return core.submit(fn, data, take_used(), self._options)
+
+    def put(self, value: Any) -> SharedValue:
+        """Send a value once, for many tasks; returns what stands for it in their arguments and closures.
+
+        A task gets the value where it was given the reference. A worker reads it when a task first needs it; of a large
+        one, all workers of a node share the memory. It is kept until this session is closed.
+
+        Raises: what pickling it raises; SessionLost, RuntimeError as `submit`.
+        """
+        self._core.check()
+        data = self._core.encode(value)
+        return SharedValue(self._core.store_object(data))
+
+    def update(self, shared: SharedValue, value: Any) -> None:
+        """Replace a shared value for all tasks that are submitted from now on.
+
+        Raises: as `put`.
+        """
+        self._core.check()
+        self._core.store_object(self._core.encode(value), shared.ref)
 
     def map(
         self,

@@ -1,8 +1,9 @@
 """What the bytes of tasks mean between clients and workers written in Python: pickles, with buffers out of band.
 
 A payload that begins with the mark of a pickle is one. One that begins with `BUFFERS` has buffers behind a pickle of
-protocol 5, which are not copied when it is read. NumPy is never imported for it. What refers to the `__main__` of its
-process, or cannot be pickled, is written by cloudpickle, by value.
+protocol 5, which are not copied when it is read. One over 1 MiB is a file (`hal.runtime.exchange`). NumPy is never
+imported for it. What refers to the `__main__` of its process, or cannot be pickled, is written by cloudpickle, by
+value.
 """
 
 from __future__ import annotations
@@ -12,6 +13,10 @@ import struct
 import traceback
 from collections.abc import Callable
 from typing import Any, Final
+
+from hal.core.model.errors import HALError
+from hal.runtime.exchange import MARK, Exchange
+from hal.wire.frames.sessions import MAX_INLINE_BYTES
 
 PROTOCOL: Final = 5
 BUFFERS: Final = 0
@@ -27,16 +32,27 @@ MAX_TEXT: Final = 1 << 16
 """Characters of a traceback."""
 
 Bytes = bytes | bytearray | memoryview
-_PLAIN: Final = frozenset({int, float, str, bytes, bool, type(None)})
+_EACH: Final = _SIZE.size + _ALIGNED
+"""What a buffer costs, at most, besides its bytes."""
+_SMALL: Final = frozenset({float, bool, type(None)})
 _dumps = pickle.dumps
 
 
-def encode_value(value: Any) -> bytes:
+class PayloadTooLargeError(HALError):
+    """A value does not fit into a frame, and there is no directory to exchange files."""
+
+    code = "payload-too-large"
+
+
+def encode_value(value: Any, exchange: Exchange | None = None, client: int = 0) -> bytes:
     """Encode a value.
 
-    Raises: what pickling it raises, of any type.
+    Args:
+        exchange: where a large one is written to; None: it is refused.
+        client: whose task it belongs to.
+    Raises: what pickling it raises, of any type; OSError of the file.
     """
-    if type(value) in _PLAIN:
+    if type(value) in _SMALL:
         return _dumps(value, PROTOCOL)
     buffers: list[pickle.PickleBuffer] = []
     try:
@@ -47,7 +63,13 @@ def encode_value(value: Any) -> bytes:
     if by_value:
         buffers.clear()
         data = _by_value(value, buffers.append)
-    return _with_buffers(data, buffers) if buffers else data
+    if len(data) + sum(buffer.raw().nbytes for buffer in buffers) + _EACH * len(buffers) <= MAX_INLINE_BYTES:
+        return b"".join(_with_buffers(data, buffers)) if buffers else data
+    pieces = _with_buffers(data, buffers) if buffers else [data]
+    if exchange is None:
+        size = sum(memoryview(piece).nbytes for piece in pieces)
+        raise PayloadTooLargeError(f"a value of {size} bytes; at most {MAX_INLINE_BYTES} are allowed")
+    return exchange.write(pieces, client)
 
 
 def encode_function(function: Any) -> bytes:
@@ -58,13 +80,22 @@ def encode_function(function: Any) -> bytes:
     return _by_value(function, None)
 
 
-def decode_value(data: Bytes) -> Any:
-    """Decode a value; its buffers are views into `data`.
+def decode_value(data: Bytes, exchange: Exchange | None = None, *, last: bool = False) -> Any:
+    """Decode a value; its buffers are views into `data`, or into the file.
 
-    Raises: what unpickling it raises, of any type.
+    Args:
+        exchange: where large ones are.
+        last: remove the file.
+    Raises: what unpickling it raises, of any type; OSError of the file.
     """
-    if data[0] != BUFFERS:
+    if data[0] > MARK:
         return pickle.loads(data)
+    if data[0] == MARK:
+        if exchange is None:
+            raise PayloadTooLargeError("a value in a file, and no directory of such files")
+        data = exchange.read(data, last=last)
+        if data[0] != BUFFERS:
+            return pickle.loads(data)
     view = memoryview(data)
     _, count = _HEAD.unpack_from(view)
     if not 1 <= count <= MAX_BUFFERS:
@@ -86,8 +117,8 @@ def encode_error(error: BaseException) -> bytes:
     text = "".join(traceback.format_exception(type(error), error, error.__traceback__))[-MAX_TEXT:]
     error.__traceback__ = None
     try:
-        data = encode_value(error)
-        pickle.loads(data)
+        data = encode_value(error)  # one that is large is refused, too
+        decode_value(data)
     except Exception:
         data = b""
     return _dumps((data, text, f"{type(error).__name__}: {error}"[:MAX_TEXT]), PROTOCOL)
@@ -128,7 +159,7 @@ def _by_value(value: Any, keep: Callable[[pickle.PickleBuffer], object] | None) 
     return data
 
 
-def _with_buffers(data: bytes, buffers: list[pickle.PickleBuffer]) -> bytes:
+def _with_buffers(data: bytes, buffers: list[pickle.PickleBuffer]) -> list[Bytes]:
     parts: list[memoryview] = [memoryview(data), *(buffer.raw() for buffer in buffers)]
     if len(parts) > MAX_BUFFERS:
         raise pickle.PicklingError(f"{len(buffers)} buffers, at most {MAX_BUFFERS - 1} are allowed")
@@ -137,4 +168,4 @@ def _with_buffers(data: bytes, buffers: list[pickle.PickleBuffer]) -> bytes:
     for part in parts:
         pieces += (bytes(-at % _ALIGNED), part)
         at += -at % _ALIGNED + part.nbytes
-    return b"".join(pieces)
+    return pieces

@@ -206,7 +206,8 @@ its tasks, and knows a result by its block and its index there; a broker answers
 Between clients and workers in Python, arguments are the pickle of a tuple, or of a list of a tuple and a map of named
 arguments; a result is a pickle. Bytes that begin with 0 instead of the mark of a pickle are 8 bytes (0, three unused,
 the number of parts: 4 bytes), then the length of each part (8 bytes), then the parts, each at a multiple of 16: a
-pickle of protocol 5 and its buffers.
+pickle of protocol 5 and its buffers. Bytes that begin with 1 stand for a file in the `directory` of `session-opened`:
+its size (8 bytes, little-endian), then its name; its bytes are one of the other two.
 
 A worker runs the tasks of a run, and its runs, in the order in which it received them. Results leave at the end of a
 run, and before that every few milliseconds.

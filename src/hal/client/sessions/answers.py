@@ -10,7 +10,8 @@ from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, Protocol
 
 from hal.client.sessions.errors import BY_STATUS, TaskError
-from hal.runtime.task_payloads import BUFFERS, decode_error, decode_value
+from hal.runtime.exchange import MARK, Exchange
+from hal.runtime.task_payloads import decode_error, decode_value
 from hal.wire.frames.sessions import TaskResults, TaskStatus
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ class Block(Protocol):
     size: int
     """Its bytes."""
     stored: Stored
+    files: list[bytes]
+    """Arguments of it that are files."""
 
     def receive(self, frame: TaskResults) -> None:
         """Some of them were answered."""
@@ -38,13 +41,15 @@ class Stored:
 
     Attributes:
         ref: its id.
+        needs: shared values that it uses.
         uses: blocks that call it and were not answered.
     """
 
-    __slots__ = ("ref", "uses")
+    __slots__ = ("needs", "ref", "uses")
 
-    def __init__(self, ref: int) -> None:
+    def __init__(self, ref: int, needs: set[int]) -> None:
         self.ref = ref
+        self.needs = needs
         self.uses = 0
 
 
@@ -68,7 +73,7 @@ class SessionFuture(Future[Any]):
         with contextlib.suppress(InvalidStateError):
             if status == TaskStatus.DONE:
                 try:
-                    value = decode_value(data)
+                    value = decode_value(data, self._core.exchange, last=True)
                 except Exception as error:
                     self.set_exception(error)
                 else:
@@ -83,9 +88,10 @@ class SessionFuture(Future[Any]):
 class FutureBlock:
     """Tasks with a future each."""
 
-    __slots__ = ("futures", "left", "size", "stored")
+    __slots__ = ("files", "futures", "left", "size", "stored")
 
-    def __init__(self, futures: list[SessionFuture], size: int, stored: Stored) -> None:
+    def __init__(self, futures: list[SessionFuture], size: int, stored: Stored, files: list[bytes]) -> None:
+        self.files = files
         self.futures = futures
         self.left = len(futures)
         self.size = size
@@ -104,7 +110,7 @@ class FutureBlock:
                     future.set_exception(error)
 
 
-def values_of(frame: TaskResults) -> Iterator[Any]:
+def values_of(frame: TaskResults, exchange: Exchange | None) -> Iterator[Any]:
     """Yield the results, in order.
 
     Raises: the exception of the first task that failed, where it is its turn.
@@ -114,7 +120,10 @@ def values_of(frame: TaskResults) -> Iterator[Any]:
     loads, plain = pickle.loads, frame.statuses.count(0) == len(frame.statuses)
     for position, (begin, end) in enumerate(_bounds(frame)):
         if plain or frame.statuses[position] == TaskStatus.DONE:
-            yield loads(view[begin:end]) if payload[begin] != BUFFERS else decode_value(view[begin:end])
+            if payload[begin] > MARK:
+                yield loads(view[begin:end])
+            else:
+                yield decode_value(view[begin:end], exchange, last=True)
         else:
             raise error_of(frame.statuses[position], view[begin:end])
 

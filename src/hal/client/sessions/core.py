@@ -11,20 +11,24 @@ import threading
 from array import array
 from collections import deque
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from hal.client.sessions.answers import Block, FutureBlock, SessionFuture, Stored
 from hal.client.sessions.errors import SessionLost
 from hal.core.model.errors import HALError, UnreachableError, error_from_code
+from hal.runtime.exchange import MARK, Exchange, size_of
 from hal.runtime.frame_link import FrameLink, dial
 from hal.runtime.session_file import SessionFile, socket_path
-from hal.runtime.task_payloads import encode_function
+from hal.runtime.shared_values import note_used, take_used
+from hal.runtime.task_payloads import encode_function, encode_value
 from hal.wire.agree import SPOKEN
 from hal.wire.frames.hello import Goodbye
 from hal.wire.frames.sessions import (
     MAX_BLOCK_TASKS,
     MAX_CANCELLED,
     MAX_INLINE_BYTES,
+    MAX_NEEDS,
     SESSIONS,
     CancelTasks,
     DropObjects,
@@ -85,7 +89,9 @@ class SessionCore:
 
     def __init__(self, session: SessionFile) -> None:
         self._link, opened = connect(session)
-        self._number = opened.number
+        self.number = opened.number
+        self.exchange = Exchange(Path(opened.directory), "a") if opened.directory else None
+        """For what is larger than a frame."""
         self._window_tasks = opened.window_tasks
         self._window_bytes = opened.window_bytes
         self._lock = threading.RLock()
@@ -100,9 +106,11 @@ class SessionCore:
         self._confirmed = True
         """Something was received since the last block was sent."""
         self._futures: list[SessionFuture] = []
-        """Tasks that wait to be sent, with the next three."""
+        """Tasks that wait to be sent, with the next ones."""
         self._parts: list[bytes] = []
         self._parts_bytes = 0
+        self._files: list[bytes] = []
+        self._needs: set[int] = set()
         self._function: Stored | None = None
         self._options = Options()
         self._cancelling: deque[threading.Event] = deque()
@@ -115,9 +123,18 @@ class SessionCore:
 
     # ── out ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def submit(self, function: Callable[..., Any], data: bytes, options: Options) -> SessionFuture:
+    def encode(self, value: Any) -> bytes:
+        """Encode arguments; what they refer to is taken by the next block of this thread.
+
+        Raises: what pickling them raises.
+        """
+        return encode_value(value, self.exchange, self.number)
+
+    def submit(self, function: Callable[..., Any], data: bytes, needs: set[int], options: Options) -> SessionFuture:
         """Submit a task.
 
+        Args:
+            needs: shared values that it uses.
         Raises:
             SessionLost: the connection is gone.
             RuntimeError: after `close`.
@@ -133,31 +150,36 @@ class SessionCore:
             future = SessionFuture(self, self._next_task)
             self._next_task += 1
             self._futures.append(future)
+            size = len(data)
+            if data[0] == MARK:
+                self._files.append(data)
+                size = size_of(data)
+            if needs:
+                self._needs |= needs
             self._parts.append(data)
-            self._parts_bytes += len(data)
+            self._parts_bytes += size
             self._unanswered += 1
-            self._unanswered_bytes += len(data)
-            if self._confirmed or len(self._futures) >= BATCH_TASKS or self._parts_bytes >= BATCH_BYTES:
+            self._unanswered_bytes += size
+            if self._confirmed or len(self._futures) >= BATCH_TASKS or self._is_full:
                 self.flush()
             return future
 
-    def submit_block(
-        self, stored: Stored, parts: list[bytes], options: Options, make: Callable[[int, int], Block]
-    ) -> int:
+    def submit_block(self, stored: Stored, parts: list[bytes], needs: set[int], options: Options, block: Block) -> int:
         """Submit tasks together; returns the id of the first.
 
         Args:
-            make: called with their number and their bytes; returns what receives their results.
+            needs: shared values that they use.
+            block: receives their results.
         Raises: as `submit`.
         """
         with self._lock:
             self.check()
             self.flush()
-            first, size = self._next_task, sum(map(len, parts))
+            first = self._next_task
             self._next_task += len(parts)
             self._unanswered += len(parts)
-            self._unanswered_bytes += size
-            self._send_block(first, make(len(parts), size), parts, options)
+            self._unanswered_bytes += block.size
+            self._send_block(first, block, parts, needs, options)
             return first
 
     def store(self, function: Callable[..., Any]) -> Stored:
@@ -174,18 +196,31 @@ class SessionCore:
                 keep = True
             if known is not None:
                 return known
+            before = take_used()  # of arguments that were encoded already
             data = encode_function(function)
             if len(self._stored) >= MAX_FUNCTIONS:
                 self._forget_functions()
-            self._objects += 1
-            stored = Stored((self._number << 32) + self._objects)
-            pieces = [data[at : at + MAX_INLINE_BYTES] for at in range(0, len(data), MAX_INLINE_BYTES)]
-            last = len(pieces) - 1
-            frames = [StoreObject(ref=stored.ref, data=one, more=at < last) for at, one in enumerate(pieces)]
-            self._send(*frames)
+            stored = Stored(self.store_object(data), take_used())
+            note_used(before)
             if keep:
                 self._stored[function] = stored
             return stored
+
+    def store_object(self, data: bytes, ref: int = 0) -> int:
+        """Send an object to the broker; returns its id.
+
+        Args:
+            ref: of the object that it replaces.
+        """
+        with self._lock:
+            self.flush()  # tasks before it use the former one
+            if not ref:
+                self._objects += 1
+                ref = (self.number << 32) + self._objects
+            pieces = [data[at : at + MAX_INLINE_BYTES] for at in range(0, len(data), MAX_INLINE_BYTES)]
+            last = len(pieces) - 1
+            self._send(*[StoreObject(ref=ref, data=one, more=at < last) for at, one in enumerate(pieces)])
+            return ref
 
     def flush(self) -> None:
         """Send the tasks that wait to be sent."""
@@ -193,9 +228,10 @@ class SessionCore:
             if not self._futures or self._function is None:
                 return
             futures, parts, size = self._futures, self._parts, self._parts_bytes
-            self._futures, self._parts, self._parts_bytes = [], [], 0
-            block = FutureBlock(futures, size, self._function)
-            self._send_block(futures[0].task, block, parts, self._options)
+            block = FutureBlock(futures, size, self._function, self._files)
+            needs = self._needs
+            self._futures, self._parts, self._parts_bytes, self._files, self._needs = [], [], 0, [], set()
+            self._send_block(futures[0].task, block, parts, needs, self._options)
 
     def cancel(self, ranges: list[tuple[int, int]], *, wait: bool) -> None:
         """Cancel tasks that no worker has; they are answered as cancelled.
@@ -238,6 +274,11 @@ class SessionCore:
         if threading.current_thread() is not self._reader:
             self._reader.join()
 
+    @property
+    def _is_full(self) -> bool:
+        """Whether the tasks that wait to be sent are as many as leave together."""
+        return self._parts_bytes >= BATCH_BYTES or len(self._needs) >= MAX_NEEDS // 2
+
     def has_room(self, tasks: int) -> bool:
         """Whether so many tasks fit into the window."""
         return self._unanswered + tasks <= self._window_tasks and self._unanswered_bytes < self._window_bytes
@@ -271,7 +312,7 @@ class SessionCore:
         self._waiting_for_room -= 1
         self.check()
 
-    def _send_block(self, first: int, block: Block, parts: list[bytes], options: Options) -> None:
+    def _send_block(self, first: int, block: Block, parts: list[bytes], needs: set[int], options: Options) -> None:
         self._blocks[first] = block
         block.stored.uses += 1
         self._confirmed = False
@@ -281,6 +322,7 @@ class SessionCore:
                 function=block.stored.ref,
                 sizes=array("I", map(len, parts)).tobytes(),
                 payload=b"".join(parts),
+                needs=tuple(needs | block.stored.needs),
                 priority=options.priority,
                 attempts=options.attempts,
                 once=options.once,
@@ -332,12 +374,18 @@ class SessionCore:
                 del self._blocks[frame.block]
                 block.stored.uses -= 1
                 self._unanswered_bytes -= block.size
+                self._remove_files(block)
             self._unanswered -= count
             if self._futures:
                 self.flush()
             if self._waiting_for_room:
                 self._room.notify_all()
         block.receive(frame)
+
+    def _remove_files(self, block: Block) -> None:
+        if block.files and self.exchange is not None:
+            for payload in block.files:
+                self.exchange.remove(payload)
 
     def _end_if_done(self) -> None:
         if self.closed and not self._unanswered:
@@ -349,7 +397,7 @@ class SessionCore:
             self.lost = error
             blocks = list(self._blocks.values())
             if self._futures and self._function is not None:
-                blocks.append(FutureBlock(self._futures, self._parts_bytes, self._function))
+                blocks.append(FutureBlock(self._futures, self._parts_bytes, self._function, self._files))
             self._blocks.clear()
             self._futures, self._parts = [], []
             self._unanswered = self._unanswered_bytes = 0
@@ -357,4 +405,5 @@ class SessionCore:
                 event.set()
             self._room.notify_all()
         for block in blocks:
+            self._remove_files(block)
             block.lose(error)

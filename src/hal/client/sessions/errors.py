@@ -6,7 +6,7 @@ from concurrent.futures import BrokenExecutor
 from typing import Final
 
 from hal.core.model.errors import HALError
-from hal.wire.frames.sessions import MAX_INLINE_BYTES, TaskStatus
+from hal.wire.frames.sessions import TaskStatus
 
 
 class SessionLost(HALError, BrokenExecutor):
@@ -31,15 +31,6 @@ class TaskError(HALError):
     """A task's exception that cannot be shown otherwise; its cause has the traceback."""
 
     code = "task-failed"
-
-
-class ArgumentTooLargeError(HALError):
-    """The arguments of a task do not fit into a frame."""
-
-    code = "argument-too-large"
-
-    def __init__(self, size: int) -> None:
-        super().__init__(f"the arguments of a task have {size} bytes; at most {MAX_INLINE_BYTES} are allowed")
 
 
 BY_STATUS: Final = {TaskStatus.LOST: TaskLostError, TaskStatus.QUARANTINED: TaskQuarantinedError}

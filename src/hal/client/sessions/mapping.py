@@ -12,11 +12,11 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
-from hal.client.sessions.answers import Block, Stored, values_of
+from hal.client.sessions.answers import Stored, values_of
 from hal.client.sessions.core import Options, SessionCore
-from hal.client.sessions.errors import ArgumentTooLargeError
-from hal.runtime.task_payloads import encode_value
-from hal.wire.frames.sessions import MAX_INLINE_BYTES, TaskResults
+from hal.runtime.exchange import MARK, size_of
+from hal.runtime.shared_values import take_used
+from hal.wire.frames.sessions import TaskResults
 
 BLOCK_TASKS: Final = 1_024
 BLOCK_BYTES: Final = 256 << 10
@@ -69,8 +69,9 @@ class TaskMap:
                 return
             parts = self._next_parts()
             if parts:
-                size = sum(map(len, parts))
-                first = core.submit_block(self._stored, parts, self._options, self._make_block)
+                block = _MapBlock(self, parts, self._stored)
+                size = block.size
+                first = core.submit_block(self._stored, parts, take_used(), self._options, block)
                 self._blocks.append((first, len(parts), size))
                 self._untaken += len(parts)
                 self._untaken_bytes += size
@@ -95,7 +96,7 @@ class TaskMap:
                 taken = 0
                 while taken < count:
                     frame = self._take(first + taken)
-                    yield from values_of(frame)
+                    yield from values_of(frame, self._core.exchange)
                     taken += len(frame.statuses)
                 self._blocks.popleft()
                 self._untaken -= count
@@ -109,14 +110,14 @@ class TaskMap:
         """Encode the items of the next block."""
         parts: list[bytes] = []
         size, since = 0, 0.0
-        clock = time.perf_counter
+        clock, encode = time.perf_counter, self._core.encode
         try:
             for item in self._items:
-                data = encode_value(item)
-                if len(data) > MAX_INLINE_BYTES:
-                    raise ArgumentTooLargeError(len(data))
+                data = encode(item)
                 parts.append(data)
                 size += len(data)
+                if data[0] == MARK:
+                    return parts
                 if len(parts) == 1:
                     since = clock()
                 elif len(parts) >= BLOCK_TASKS or clock() - since > BLOCK_S:
@@ -127,9 +128,6 @@ class TaskMap:
             self._failure = error
         self._exhausted = True
         return parts
-
-    def _make_block(self, count: int, size: int) -> Block:
-        return _MapBlock(self, count, size, self._stored)
 
     def receive(self, frame: TaskResults) -> None:
         """Keep results until they are taken."""
@@ -169,12 +167,13 @@ class TaskMap:
 class _MapBlock:
     """Tasks of one frame of a map."""
 
-    __slots__ = ("_map", "left", "size", "stored")
+    __slots__ = ("_map", "files", "left", "size", "stored")
 
-    def __init__(self, of: TaskMap, count: int, size: int, stored: Stored) -> None:
+    def __init__(self, of: TaskMap, parts: list[bytes], stored: Stored) -> None:
         self._map = of
-        self.left = count
-        self.size = size
+        self.left = len(parts)
+        self.files = parts[-1:] if parts[-1][0] == MARK else []
+        self.size = sum(map(len, parts)) + (size_of(parts[-1]) if self.files else 0)
         self.stored = stored
 
     def receive(self, frame: TaskResults) -> None:

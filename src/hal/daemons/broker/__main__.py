@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import argparse
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from hal.core.model.errors import HALError
 from hal.core.model.printable import printable
 from hal.planes.sessions.serving import BrokerService, SessionTerms
+from hal.runtime.exchange import make_exchange, remove_exchange, remove_files_of
 from hal.runtime.inheritance import confine_daemon
 from hal.runtime.interface import Runtime, UnixAddress
 from hal.runtime.process import allow_many_connections, run_apart
@@ -41,13 +43,15 @@ def main(argv: list[str]) -> int:
     allow_many_connections()
 
     async def serve(runtime: Runtime) -> int:
-        return await _serve(runtime, session, addresses)
+        return await _serve(runtime, session, addresses, arguments.session.parent)
 
     return run_apart("broker", arguments.session.parent, serve)
 
 
-async def _serve(runtime: Runtime, session: SessionFile, addresses: list[UnixAddress]) -> int:
-    service = BrokerService(runtime, SessionTerms(session.id, session.token))
+async def _serve(runtime: Runtime, session: SessionFile, addresses: list[UnixAddress], directory: Path) -> int:
+    exchange = make_exchange(session.id, directory)
+    terms = SessionTerms(session.id, session.token, str(exchange))
+    service = BrokerService(runtime, terms, partial(remove_files_of, exchange))
     for address in addresses:
         await runtime.listen(address, service.serve, conversation=SESSIONS)
     print(READY, flush=True)  # noqa: T201
@@ -57,6 +61,7 @@ async def _serve(runtime: Runtime, session: SessionFile, addresses: list[UnixAdd
         if session.linger_s and not service.broker.submitters and alone_ms > session.linger_s * 1_000:
             runtime.stop("nobody uses the session any more")
     service.close("the session is over")
+    remove_exchange(exchange)
     return 0
 
 

@@ -13,16 +13,18 @@ from array import array
 from collections import deque
 from collections.abc import Callable
 from itertools import accumulate
+from pathlib import Path
 from typing import Any, Final
 
 from hal.core.model.errors import HALError, UnreachableError, error_from_code
+from hal.runtime.exchange import Exchange
 from hal.runtime.frame_link import FrameLink, dial
 from hal.runtime.session_file import SessionFile, socket_path
+from hal.runtime.shared_values import resolve_with
 from hal.runtime.task_payloads import decode_value, encode_error, encode_value
 from hal.wire.agree import SPOKEN
 from hal.wire.frames.hello import Goodbye
 from hal.wire.frames.sessions import (
-    MAX_INLINE_BYTES,
     SESSIONS,
     DropObjects,
     OpenSession,
@@ -48,18 +50,11 @@ LOOK_S: Final = 0.005
 PARKED_LOOKS: Final = 40
 """After so many looks at a worker without a task it waits for the next one."""
 PARKED_S: Final = 1.0
-MAX_RESULT_BYTES: Final = MAX_INLINE_BYTES
 BATCH_BYTES: Final = 4 << 20
 """Results of one frame."""
 SESSION_CLOSED: Final = "session-closed"
 
 Link = FrameLink[SessionFrame]
-
-
-class ResultTooLargeError(HALError):
-    """What a task returned does not fit into an answer."""
-
-    code = "result-too-large"
 
 
 def open_session(session: SessionFile) -> tuple[Link, SessionOpened]:
@@ -129,10 +124,13 @@ class _Run:
 class Worker:
     """One connection to a broker, and the tasks that come over it."""
 
-    def __init__(self, link: Link, number: int) -> None:
+    def __init__(self, link: Link, opened: SessionOpened) -> None:
         self._link = link
-        self.number = number
-        self._runs: deque[_Run] = deque()
+        self.number = opened.number
+        self._exchange = Exchange(Path(opened.directory), f"w{opened.number}") if opened.directory else None
+        self._runs: deque[_Run | StoreObject | DropObjects] = deque()
+        """What has arrived, in order."""
+        self._values: dict[int, Any] = {}
         self._objects: dict[int, list[bytes]] = {}
         self._functions: dict[int, Callable[..., Any]] = {}
         self._reading = threading.Lock()
@@ -153,6 +151,7 @@ class Worker:
 
     def run(self) -> bool:
         """Run tasks until the connection ends; returns whether the session is over."""
+        resolve_with(self._value)
         os.register_at_fork(after_in_child=self._note_fork)
         threading.Thread(target=self._watch, name="hal-watcher", daemon=True).start()
         while (run := self._next()) is not None:
@@ -166,9 +165,24 @@ class Worker:
 
     def _next(self) -> _Run | None:
         """Wait for the next run; None when the connection has ended."""
+        while True:
+            self._wait_for_arrivals()
+            if not self._runs:
+                return None
+            match self._runs.popleft():
+                case _Run() as run:
+                    return run
+                case StoreObject() as frame:
+                    self._objects.setdefault(frame.ref, []).append(frame.data)
+                case DropObjects() as frame:
+                    for ref in frame.refs:
+                        for kept in (self._objects, self._functions, self._values):
+                            kept.pop(ref, None)
+
+    def _wait_for_arrivals(self) -> None:
         while not self._runs:
             if self._ended:
-                return None
+                return
             if self._reading.acquire(blocking=False):
                 try:
                     self._read()
@@ -180,7 +194,6 @@ class Worker:
                         self._arrived.wait()
         if not self._awake.is_set():
             self._awake.set()
-        return self._runs.popleft()
 
     def _read(self) -> None:
         """Receive frames, and act on them."""
@@ -194,26 +207,20 @@ class Worker:
             match frame:
                 case RunTasks():
                     self._runs.append(_Run(frame))
-                case StoreObject():
-                    self._store(frame)
+                case StoreObject() | DropObjects():
+                    self._runs.append(frame)  # those before it use what was there before
                 case RecallTasks():
                     self._return_tasks()
-                case DropObjects():
-                    for ref in frame.refs:
-                        self._objects.pop(ref, None)
-                        self._functions.pop(ref, None)
                 case Goodbye():
                     self._in_order = frame.code == SESSION_CLOSED
                     self._ended = True
 
-    def _store(self, frame: StoreObject) -> None:
-        pieces = self._objects.setdefault(frame.ref, [])
-        pieces.append(frame.data)
-
     def _return_tasks(self) -> None:
         """Give back all tasks that have not begun."""
         answers: list[TasksReturned] = []
-        for run in (*([self._current] if self._current else []), *self._runs):
+        for run in (self._current, *self._runs):
+            if not isinstance(run, _Run):
+                continue
             first = -1
             while True:
                 try:
@@ -261,6 +268,7 @@ class Worker:
         self._current = run
         take = run.waiting.popleft
         view, offsets, results = run.view, run.offsets, run.results
+        exchange, client = self._exchange, run.frame.function >> 32
         now = time.perf_counter
         run.since = run.ended = now()
         try:
@@ -275,21 +283,19 @@ class Worker:
                 break
             self._begun += 1
             try:
-                arguments = decode_value(view[offsets[index] : offsets[index + 1]])
+                arguments = decode_value(view[offsets[index] : offsets[index + 1]], exchange)
                 if type(arguments) is tuple:
                     value = function(*arguments)
                 else:
                     value = function(*arguments[0], **arguments[1])
                 if self._forked:
                     os._exit(0)  # a child of the task's own came back here
-                data = encode_value(value)
-                if len(data) > MAX_RESULT_BYTES:
-                    raise ResultTooLargeError(f"a result of {len(data)} bytes; at most {MAX_RESULT_BYTES} are allowed")
+                data = encode_value(value, exchange, client)
                 results.append((TaskStatus.DONE, data))
             except BaseException as error:
                 if self._forked:
                     os._exit(1)
-                data = _error(error)
+                data = encode_error(error)
                 results.append((TaskStatus.FAILED, data))
             value = arguments = None
             size += len(data)
@@ -306,6 +312,12 @@ class Worker:
             function = self._functions[ref] = decode_value(b"".join(self._objects[ref]))
             del self._objects[ref]
         return function
+
+    def _value(self, ref: int) -> Any:
+        """A shared value."""
+        if ref not in self._values:
+            self._values[ref] = decode_value(b"".join(self._objects[ref]), self._exchange)
+        return self._values[ref]
 
     def _flush(self) -> None:
         """Send the results of the present run that were not sent."""
@@ -355,10 +367,3 @@ class _Raising:
 
 def _sizes(parts: list[bytes]) -> bytes:
     return array("I", map(len, parts)).tobytes()
-
-
-def _error(error: BaseException) -> bytes:
-    data = encode_error(error)
-    if len(data) > MAX_RESULT_BYTES:
-        data = encode_error(ResultTooLargeError(f"the task's {type(error).__name__} has {len(data)} bytes"))
-    return data

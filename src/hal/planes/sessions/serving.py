@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from hal.core.model.errors import DeniedError, HALError, SpecError
@@ -46,7 +47,14 @@ class SessionTerms(NamedTuple):
 class BrokerService:
     """One session's broker, served on any number of addresses."""
 
-    def __init__(self, runtime: Runtime, terms: SessionTerms) -> None:
+    def __init__(
+        self, runtime: Runtime, terms: SessionTerms, forget_client: Callable[[int], None] = lambda _number: None
+    ) -> None:
+        """
+        Args:
+            forget_client: called with the number of a client that is gone.
+        """
+        self._forget_client = forget_client
         self.broker = Broker()
         self._runtime = runtime
         self._terms = terms
@@ -126,6 +134,7 @@ class BrokerService:
                 self._look_for_late()
         finally:
             broker.remove_submitter(submitter)
+            self._forget_client(submitter.number)
             if not broker.submitters:
                 self.last_client_ms = self._runtime.monotonic_ms()
 

@@ -1,0 +1,135 @@
+"""Large payloads of tasks as files of one node: written once, mapped by whoever reads them, never sent.
+
+A session has one directory of mode 0700 for them, in memory where there is room. Files are named by their writer with
+the number of the client whose tasks they belong to first, so that what a client leaves behind can be removed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import mmap
+import os
+import shutil
+import struct
+from collections.abc import Sequence
+from itertools import count
+from pathlib import Path
+from typing import Final
+
+from hal.runtime.privacy import is_private
+from hal.runtime.regular_files import open_regular
+
+MEMORY: Final = Path("/dev/shm")
+MARK: Final = 1
+"""First byte of a payload that is such a file; its size and name follow."""
+_HEAD: Final = struct.Struct("<BQ")
+MAX_NAME: Final = 64
+SPARE: Final = 2
+"""A file takes at most this part of the free space: one half."""
+Bytes = bytes | bytearray | memoryview
+
+
+def make_exchange(session: str, otherwise: Path) -> Path:
+    """Make the directory of a session.
+
+    Args:
+        otherwise: its parent if this machine has no directory in memory.
+    """
+    parent = MEMORY if os.access(MEMORY, os.W_OK) else otherwise
+    path = parent / f"hal-session-{session}"
+    path.mkdir(mode=0o700, exist_ok=True)  # a broker that is started again finds its own
+    return path
+
+
+def remove_exchange(path: Path) -> None:
+    """Remove it with all its files."""
+    shutil.rmtree(path, ignore_errors=True)
+
+
+def remove_files_of(path: Path, client: int) -> None:
+    """Remove what a client has left behind."""
+    for file in path.glob(f"c{client}-*"):
+        with contextlib.suppress(OSError):
+            file.unlink()
+
+
+class Exchange:
+    """The directory as one process sees it.
+
+    Args:
+        path: of the directory.
+        writer: unique among its processes.
+    Raises:
+        OSError: it is not a private directory of this user.
+    """
+
+    def __init__(self, path: Path, writer: str) -> None:
+        if not is_private(path):
+            raise OSError(errno.EPERM, "not a private directory of this user", str(path))
+        self._path = path
+        self._writer = writer
+        self._numbers = count(1)
+
+    def write(self, pieces: Sequence[Bytes], client: int) -> bytes:
+        """Write a payload into a file; returns what stands for it.
+
+        Raises:
+            OSError: there is no room for it, among others.
+        """
+        size = sum(memoryview(piece).nbytes for piece in pieces)
+        room = os.statvfs(self._path)
+        if size > room.f_bavail * room.f_frsize // SPARE:
+            raise OSError(
+                errno.ENOSPC, f"a payload of {size} bytes needs more than half of what is free", str(self._path)
+            )
+        name = f"c{client}-{self._writer}-{next(self._numbers)}"
+        path = self._path / name
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            with os.fdopen(fd, "wb") as file:
+                for piece in pieces:
+                    file.write(piece)
+        except OSError:
+            path.unlink()
+            raise
+        return _HEAD.pack(MARK, size) + name.encode()
+
+    def read(self, payload: Bytes, *, last: bool = False) -> memoryview:
+        """Map the file that a payload stands for; what is written to the map is seen by nobody else.
+
+        Args:
+            last: remove the file.
+        Raises:
+            OSError: it is not there, or not of this user or size.
+        """
+        path, size = self._named(payload)
+        fd = open_regular(path)
+        try:
+            info = os.fstat(fd)
+            if info.st_uid != os.geteuid() or info.st_size != size or not size:
+                raise OSError(errno.EPERM, f"not the file of {size} bytes that was written for this session", str(path))
+            mapped = mmap.mmap(fd, size, mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_WRITE)
+        finally:
+            os.close(fd)
+        if last:
+            path.unlink(missing_ok=True)
+        return memoryview(mapped)
+
+    def remove(self, payload: Bytes) -> None:
+        """Remove the file that a payload stands for."""
+        with contextlib.suppress(OSError):
+            self._named(payload)[0].unlink()
+
+    def _named(self, payload: Bytes) -> tuple[Path, int]:
+        data = bytes(payload)
+        _, size = _HEAD.unpack_from(data)
+        name = data[_HEAD.size :].decode()
+        if not name.replace("-", "").isalnum() or len(name) > MAX_NAME:
+            raise OSError(errno.EINVAL, "not the name of a file of a session", name)
+        return self._path / name, size
+
+
+def size_of(payload: Bytes) -> int:
+    """How many bytes a payload has, in its file or by itself."""
+    return int(_HEAD.unpack_from(payload)[1]) if payload[:1] == b"\1" else len(payload)

@@ -1,0 +1,64 @@
+"""Values that many tasks of a session share: sent once, named by reference in the tasks' arguments.
+
+Where a reference is pickled, its id is noted for whoever sends the pickle; where it is unpickled, in a worker, the
+value is there instead of it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+
+class _Used(threading.local):
+    """Ids of references that this thread has pickled."""
+
+    def __init__(self) -> None:
+        self.refs: set[int] = set()
+
+
+_used = _Used()
+_resolve: Callable[[int], Any] | None = None
+
+
+class SharedValue:
+    """Stands for a value that the session has; a task that is given it gets the value."""
+
+    def __init__(self, ref: int) -> None:
+        self.ref = ref
+
+    def __reduce__(self) -> tuple[Callable[[int], Any], tuple[int]]:
+        _used.refs.add(self.ref)
+        return resolve, (self.ref,)
+
+
+def take_used() -> set[int]:
+    """The ids of references that this thread has pickled since it was last asked."""
+    refs = _used.refs
+    if refs:
+        _used.refs = set()
+    return refs
+
+
+def note_used(refs: set[int]) -> None:
+    """Count these to what this thread has pickled."""
+    if refs:
+        _used.refs |= refs
+
+
+def resolve(ref: int) -> Any:
+    """The value with this id, in a worker.
+
+    Raises:
+        RuntimeError: this process is not a worker.
+    """
+    if _resolve is None:
+        raise RuntimeError("a shared value is only there in the tasks of its session")
+    return _resolve(ref)
+
+
+def resolve_with(function: Callable[[int], Any]) -> None:
+    """Resolve references in this process so."""
+    global _resolve
+    _resolve = function
