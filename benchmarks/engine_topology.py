@@ -7,6 +7,8 @@ first-fit in node order. A re-implementation of Slurm's topology/tree (`_slurm_t
 the first run on a cluster of its own, where they always fit, since nodes are alike. Node order is that of the tree,
 which flatters first-fit. It ends when the last gang arrives.
 
+A third run has a policy that scores all domains alike (`domains`): what it costs to ask one; gangs are where they were.
+
 A decision is a start or a refusal of a gang, with the state after it. The first quarter of the starts is not counted.
 Prints JSON lines: `python benchmarks/engine_topology.py [--jobs 12000]`.
 """
@@ -37,6 +39,8 @@ from hal.core.engine.events import (
     PlanAssumed,
     submit_rows,
 )
+from hal.core.engine.policies import SMALLEST, register
+from hal.core.interfaces import DomainView, Gang, NodeView, PolicyInfo
 
 NODES: Final = 10_000
 LEVELS: Final = ("fabric", "zone", "row", "rack", "switch")
@@ -50,6 +54,16 @@ SKIPPED: Final = 0.25
 """Of the starts, before the cluster is in its steady state."""
 
 Ints = NDArray[np.int64]
+NOWHERE: Final = np.zeros(0, np.int64)
+
+
+class Alike:
+    """A domain score that has no opinion."""
+
+    info = PolicyInfo("benchmark-alike", "domain-score/1")
+
+    def score(self, request: Gang, view: NodeView, domains: DomainView) -> NDArray[np.float32]:
+        return np.zeros(domains.domains, np.float32)
 
 
 class Jobs(NamedTuple):
@@ -80,7 +94,7 @@ def main() -> int:
     jobs = stream(parser.parse_args().jobs)
     load_kernels()
     compact, first_fit = run(jobs, compact=True), run(jobs, compact=False)
-    tree = SlurmTree([domains(node) for node in range(NODES)])
+    tree = SlurmTree([path_of(node) for node in range(NODES)])
     slurm = placed_by(tree, jobs, compact.order)
     decisions = len(compact.nodes) + compact.refusals
     plain = (len(first_fit.nodes) + first_fit.refusals) / first_fit.decided_s
@@ -88,6 +102,13 @@ def main() -> int:
         "topology-decisions", round(decisions / compact.decided_s), "decisions/s", TARGET, better="higher",
         starts=len(compact.nodes), refusals=compact.refusals, first_fit=round(plain),
         with_events=round(decisions / (compact.decided_s + compact.told_s)), nodes=NODES, levels=len(LEVELS),
+    )  # fmt: skip
+    register(Alike())
+    asked = run(jobs, compact=True, domains=Alike.info.name)
+    moved = sum(not np.array_equal(asked.nodes.get(job, NOWHERE), nodes) for job, nodes in compact.nodes.items())
+    emit(
+        "topology-scored-decisions", round((len(asked.nodes) + asked.refusals) / asked.decided_s), "decisions/s", None,
+        starts=len(asked.nodes), placed_elsewhere=moved, nodes=NODES,
     )  # fmt: skip
     counted = [job for started, job in compact.order if started][int(SKIPPED * len(compact.nodes)) :]
     for level in range(len(LEVELS) - 1, 0, -1):
@@ -119,17 +140,17 @@ def stream(count: int, seed: int = 1) -> Jobs:
     return Jobs(nodes, submit_ms, run_ms, (run_ms * draw.uniform(1.0, 3.0, count)).astype(np.int64))
 
 
-def domains(node: int) -> tuple[str, ...]:
+def path_of(node: int) -> tuple[str, ...]:
     """By level."""
     return tuple(f"{level}-{node // width}" for level, width in zip(LEVELS, WIDTHS, strict=True))
 
 
-def run(jobs: Jobs, *, compact: bool) -> Ran:
+def run(jobs: Jobs, *, compact: bool, domains: str = SMALLEST) -> Ran:
     """The stream on the engine, until its last gang has arrived."""
-    state = new_state(EngineConfig(backfill=Backfill.EASY, levels=LEVELS, compact=compact))
+    state = new_state(EngineConfig(backfill=Backfill.EASY, levels=LEVELS, compact=compact, domains=domains))
     capacity = {"cpu": 64_000}
     apply(
-        state, NodesChanged(tuple(NodeSpec(f"n{node:05d}", capacity, domains=domains(node)) for node in range(NODES)))
+        state, NodesChanged(tuple(NodeSpec(f"n{node:05d}", capacity, domains=path_of(node)) for node in range(NODES)))
     )
     sizes, class_index = np.unique(jobs.nodes, return_inverse=True)
     classes = tuple(ClassSpec(capacity, nodes=int(size)) for size in sizes)
