@@ -281,6 +281,16 @@ class NodeScoreInfo(View, frozen=True, kw_only=True):
     """The scores that built-in placements would give it, by their names."""
 
 
+class DomainScoreInfo(View, frozen=True, kw_only=True):
+    """A domain that has room for all nodes of the job now, with its score from 0 to 1."""
+
+    domain: str
+    level: str = ""
+    score: float = 0.0
+    fits: int = 0
+    """Nodes of it that have room for a part of the job now."""
+
+
 class ScoresInfo(View, frozen=True, kw_only=True):
     """The best nodes for a job now, as its placement scores them."""
 
@@ -290,6 +300,8 @@ class ScoresInfo(View, frozen=True, kw_only=True):
     fits: int = 0
     """Nodes that have room for a task now; reservations and bookings are not looked at."""
     nodes: list[NodeScoreInfo] = []
+    domains: list[DomainScoreInfo] = []
+    """Where a policy scores domains and the job is one of several nodes: the best of these."""
 
 
 class Outcome(View, frozen=True, kw_only=True):

@@ -55,6 +55,14 @@ def _kinds_with_room(state: State) -> Ints:
     return buckets[chosen][first[:GANGS_A_SLICE]]
 
 
+def is_placed_by_domain(state: State, bucket: int) -> bool:
+    """Whether gangs of a bucket are placed by domain."""
+    catalogue, meta = state.catalogue, state.meta
+    shape, nodes = catalogue.classes[state.work.buckets[bucket, L.B_CLASS], [L.C_SHAPE, L.C_NODES]].tolist()
+    within = meta[L.M_WITHIN] and catalogue.shapes[shape, L.S_WITHIN]
+    return nodes > 1 and bool(meta[L.M_COMPACT] or within)
+
+
 class Candidates:
     """Domains and nodes as they are in one slice; what depends on the gang is counted for each."""
 

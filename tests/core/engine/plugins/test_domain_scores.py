@@ -20,6 +20,7 @@ from hal.core.engine.events import ConfigChanged, Health, JobsSubmitted, NodesCh
 from hal.core.engine.plugins.faults import is_out, without
 from hal.core.engine.policies import register
 from hal.core.engine.scheduler import Scheduler
+from hal.core.engine.why.scores import score_of_nodes
 from hal.core.interfaces import DomainView, Gang, NodeView, PolicyInfo
 from tests.core.engine.clusters import Starts, ended, engine, places
 
@@ -271,6 +272,22 @@ def test_where_it_fails_gangs_go_to_the_smallest_domain_as_after_the_event_that_
     assert "raised ZeroDivisionError" in fault.message
     assert is_out(without(config, fault), "domain-score", "test-taste")
     assert states[0] == states[1]
+
+
+def test_the_best_domains_are_shown_with_their_scores() -> None:
+    """As the job would get them: three nodes are in r1 and in r3; r2 has a high score, and two."""
+    TASTE.answer = named("z1/r2", "z1/r3")
+    state, scheduler = cluster(*racks(4, 2, 3))
+    scheduler.feed(gang(1, 3))
+    scheduler.feed(gang(2, 3, within="rack"))
+    scheduler.feed(gang(3, 1))
+    shown = [(one.domain, one.level, one.score, one.fits) for one in score_of_nodes(state, 1, 10).domains]
+    assert shown == [("z1/r3", "rack", 0.5, 3), ("z1/r1", "rack", 0.0, 4), ("z1", "zone", 0.0, 9)]
+    assert [one.domain for one in score_of_nodes(state, 2, 1).domains] == ["z1/r3"]
+    assert [one.level for one in score_of_nodes(state, 2, 10).domains] == ["rack", "rack"]
+    assert score_of_nodes(state, 3, 10).domains == ()
+    scheduler.run(0)
+    assert places(state)[1] == ["n7", "n8", "n9"]
 
 
 def test_a_policy_that_is_not_there_is_named() -> None:

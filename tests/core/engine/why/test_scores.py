@@ -19,7 +19,17 @@ NODES = tuple(
     NodeSpec(f"n{at}", {"cpu": cores * 1_000} | ({"gpu": gpus * 1_000} if gpus else {}))
     for at, (cores, gpus) in enumerate([(8, 0), (4, 0), (16, 2), (1, 0), (8, 2)])
 )
-PLACEMENTS = ("auto", "first-fit", "best-fit", "worst-fit", "least-loaded", "dot-product", "gpu-packing", "by-cores")
+PLACEMENTS = (
+    "auto",
+    "first-fit",
+    "best-fit",
+    "worst-fit",
+    "least-loaded",
+    "dot-product",
+    "gpu-packing",
+    "fgd",
+    "by-cores",
+)
 
 
 class ByCores:

@@ -5,6 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from msgspec.structs import replace
+
+from hal.core.engine.policies import register
+from hal.core.interfaces import DomainView, Gang, NodeView, PolicyInfo
+from hal.core.model.topology.files import topology_from_text
 from hal.daemons.controller.config import read_config
 from tests.daemons.controller.api.test_policy_rest import SLEEP
 from tests.daemons.controller.running import Running, on_controller
@@ -94,3 +100,35 @@ def test_the_best_nodes_are_told_until_one_is_chosen(hal_home: Path) -> None:
     on_controller(
         hal_home, body, read_config('[engine]\nplacement = "best-fit"\n[limits.one]\nrunning = 1\nuser = "*"')
     )
+
+
+class Quiet:
+    """Domains in which few nodes are in use by other gangs."""
+
+    info = PolicyInfo("test-quiet-rest", "domain-score/1")
+
+    def score(self, request: Gang, view: NodeView, domains: DomainView) -> Any:
+        return 1.0 - domains.gang_nodes / np.maximum(domains.nodes, 1)
+
+
+def test_the_best_domains_for_a_gang_are_told_where_a_policy_scores_them(hal_home: Path) -> None:
+    """A pair is in r1; a limit keeps the next one waiting, which would go to r2, where it would be alone."""
+    register(Quiet())
+    config = read_config('[engine]\ndomains = "test-quiet-rest"\n[limits.one]\nrunning = 1\nuser = "*"')
+    site = 'levels = ["rack"]\n[nodes]\n"n[1-2]" = "r1"\n"n[3-4]" = "r2"\n'
+    config = replace(config, topology=topology_from_text(site, "site.toml"))
+
+    async def body(hal: Running) -> None:
+        agents = [await hal.agent(f"n{at}", cpu_milli=2_000) for at in range(1, 5)]
+        pair = {**SLEEP, "request": {"cpu": 1}, "nodes": 2}
+        _first, job = await hal.submit(pair, pair)
+        await hal.until(lambda: sum(len(agent.running) for agent in agents) == 2)
+        found = (await hal.http.get(f"/v1/jobs/{job}/scores")).json()
+        assert found["domains"] == [
+            {"domain": "r2", "level": "rack", "score": 1.0, "fits": 2},
+            {"domain": "r1", "level": "rack", "score": 0.0, "fits": 2},
+        ]
+        best = (await hal.http.get(f"/v1/jobs/{job}/scores?limit=1")).json()["domains"]
+        assert [one["domain"] for one in best] == ["r2"]
+
+    on_controller(hal_home, body, config)

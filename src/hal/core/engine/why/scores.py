@@ -17,6 +17,7 @@ from hal.core.engine.state import State
 from hal.core.engine.typical_work import note_typical_work
 from hal.core.engine.views import node_view, request_of
 from hal.core.engine.why.foresight import first_entries
+from hal.core.engine.why.scored_domains import ScoredDomain, score_of_domains
 from hal.core.kernels.passes.node_scores import SCORE_ONE, WEIGHED, weigh
 from hal.core.kernels.structures import layout as L
 
@@ -39,11 +40,13 @@ class ScoredNodes(msgspec.Struct, frozen=True):
 
     placement: by what they are scored; where it is first-fit they are in its order, and `score` is 0. fits: how many
     nodes have room for a task now.
+    domains: the best ones, where a plugin scores them and the job is one of several nodes.
     """
 
     placement: str
     fits: int
     nodes: tuple[ScoredNode, ...]
+    domains: tuple[ScoredDomain, ...] = ()
 
 
 def score_of_nodes(state: State, job: int, limit: int) -> ScoredNodes:
@@ -56,7 +59,8 @@ def score_of_nodes(state: State, job: int, limit: int) -> ScoredNodes:
     slots = first_entries(state, job)
     if not slots.shape[0]:
         raise EngineError(f"job {job} has no waiting task in the engine: nothing of it is to be placed")
-    class_id = int(state.work.buckets[state.work.entries[int(slots[0]), L.E_BUCKET], L.B_CLASS])
+    bucket = int(state.work.entries[int(slots[0]), L.E_BUCKET])
+    class_id = int(state.work.buckets[bucket, L.B_CLASS])
     shape = int(state.catalogue.classes[class_id, L.C_SHAPE])
     spec = state.catalogue.class_specs[class_id]
     assert spec is not None
@@ -81,6 +85,7 @@ def score_of_nodes(state: State, job: int, limit: int) -> ScoredNodes:
             )
             for row in best.tolist()
         ),
+        domains=score_of_domains(state, bucket, limit),
     )
 
 

@@ -186,6 +186,16 @@ class NodeScoreView(Struct, frozen=True, kw_only=True, gc=False):
     """The scores that built-in placements would give it, by their names."""
 
 
+class DomainScoreView(Struct, frozen=True, kw_only=True, gc=False):
+    """A domain that has room for all nodes of the job now, with its score from 0 to 1."""
+
+    domain: str
+    level: str
+    score: float
+    fits: int
+    """Nodes of it that have room for a part of the job now."""
+
+
 class ScoresView(Struct, frozen=True, kw_only=True):
     """The best nodes for a job now, as its placement scores them."""
 
@@ -195,12 +205,17 @@ class ScoresView(Struct, frozen=True, kw_only=True):
     fits: int
     """Nodes that have room for a task now; reservations and bookings are not looked at."""
     nodes: list[NodeScoreView]
+    domains: list[DomainScoreView]
+    """Where a policy scores domains and the job is one of several nodes: the best of these."""
 
 
 def scores_view(job: int, found: ScoredNodes) -> ScoresView:
     """The view of what the engine found."""
     nodes = [NodeScoreView(node=one.node, score=one.score, terms=one.terms) for one in found.nodes]
-    return ScoresView(job=str(job), placement=found.placement, fits=found.fits, nodes=nodes)
+    domains = [
+        DomainScoreView(domain=one.domain, level=one.level, score=one.score, fits=one.fits) for one in found.domains
+    ]
+    return ScoresView(job=str(job), placement=found.placement, fits=found.fits, nodes=nodes, domains=domains)
 
 
 class WhyView(Findings, frozen=True, kw_only=True):
