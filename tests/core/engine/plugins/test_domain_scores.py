@@ -114,12 +114,27 @@ def test_of_equals_the_narrowest_and_smallest_is_taken(backfill: Backfill, withi
     assert placed(state, scheduler, *jobs) == {1: ["n5", "n6"], 2: ["n7", "n8", "n9"]}
 
 
+def two_zones() -> list[NodeSpec]:
+    """A rack of five, n1 to n5, in z1; two racks of two, n6 to n9, in z2."""
+    of = [("z1", "r1")] * 5 + [("z2", "r2")] * 2 + [("z2", "r3")] * 2
+    return [NodeSpec(f"n{at}", {"cpu": 4}, domains=path) for at, path in enumerate(of, start=1)]
+
+
 @ALL
 def test_a_gang_that_must_be_in_a_rack_is_in_one_whatever_the_policy_prefers(backfill: Backfill) -> None:
-    """The zone scores highest; four nodes fit r1 only."""
-    TASTE.answer = named("z1")
-    state, scheduler = cluster(*racks(3, 4), backfill=backfill)
-    assert placed(state, scheduler, gang(1, 4, within="rack")) == {1: ["n4", "n5", "n6", "n7"]}
+    """Four nodes of z2 would do, if they need not be in one rack."""
+    TASTE.answer = named("z2")
+    for within, nodes in (("rack", ["n1", "n2", "n3", "n4"]), ("zone", ["n6", "n7", "n8", "n9"])):
+        state, scheduler = cluster(*two_zones(), backfill=backfill)
+        assert placed(state, scheduler, gang(1, 4, within=within)) == {1: nodes}
+
+
+@ALL
+def test_of_equals_a_rack_comes_before_a_zone_that_is_smaller(backfill: Backfill) -> None:
+    """z2 has four nodes and r1 five; for three it is r1, as without a policy."""
+    for taste in ("test-taste", "smallest"):
+        state, _sink, scheduler = engine(EngineConfig(levels=LEVELS, domains=taste, backfill=backfill), *two_zones())
+        assert placed(state, scheduler, gang(1, 3)) == {1: ["n1", "n2", "n3"]}
 
 
 def test_in_a_wide_domain_that_is_preferred_a_gang_is_on_as_few_narrow_ones_as_can_be() -> None:

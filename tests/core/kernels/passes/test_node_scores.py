@@ -195,6 +195,74 @@ def test_each_start_is_where_the_fewest_gpus_become_useless_to_work_that_is_live
                 free[at][name] -= amount
 
 
+SHARED = (
+    {"cpu": 1_000, "gpu": 500},
+    {"cpu": 3_000, "gpu": 300},
+    {"cpu": 2_000, "gpu": 1_000},
+    {"cpu": 1_000, "gpu": 2_000},
+)
+
+
+def with_parts(asked: Amounts) -> dict[str, int]:
+    return dict(asked) | {GPU_WHOLE if asked["gpu"] >= 1_000 else GPU_PART: asked["gpu"]}
+
+
+@given(
+    mix=st.lists(st.sampled_from(SHARED), min_size=1, max_size=12),
+    asked=st.sampled_from(SHARED),
+    nodes=st.lists(
+        st.tuples(
+            st.integers(0, 4), st.sampled_from((0, 0, 200, 300, 500, 800)), st.sampled_from((1_000, 3_000, 64_000))
+        ),
+        min_size=1, max_size=6,
+    ),
+)  # fmt: skip
+@settings(max_examples=examples(100), deadline=None)
+def test_where_one_gpu_is_shared_scores_are_those_of_single_gpus(
+    mix: list[Amounts], asked: Amounts, nodes: list[tuple[int, int, int]]
+) -> None:
+    """Nodes have so many unused GPUs, a rest of another one, and cores. Where a part has to be taken of an unused GPU
+    although there is a rest, both rests count as one GPU's, of which the larger one is the most that can be had."""
+    state = new_state(EngineConfig(placement="fgd"))
+    whole = {"cpu": 64_000, "gpu": 5_000, GPU_WHOLE: 5_000, GPU_PART: 1_000}
+    specs = []
+    for at, (unused, rest, cores) in enumerate(nodes):
+        free = {"cpu": cores, "gpu": 1_000 * unused + rest, GPU_WHOLE: 1_000 * unused}
+        free[GPU_PART] = 1_000 if unused else rest
+        specs.append(NodeSpec(f"n{at}", whole, withheld={name: whole[name] - left for name, left in free.items()}))
+    apply(state, NodesChanged(tuple(specs)))
+    for job, one in enumerate(mix, start=2):
+        submit(state, job, with_parts(one), Requirement("nowhere"))
+    submit(state, 1, with_parts(asked))
+    live = typical([*mix, asked])
+    for found in score_of_nodes(state, 1, len(nodes)).nodes:
+        unused, rest, cores = nodes[int(found.node[1:])]
+        before = useless(live, cores, [1_000] * unused + [rest])
+        cores -= asked["cpu"]
+        if asked["gpu"] >= 1_000:
+            after = useless(live, cores, [1_000] * (unused - asked["gpu"] // 1_000) + [rest])
+        elif rest >= asked["gpu"]:
+            after = useless(live, cores, [1_000] * unused + [rest - asked["gpu"]])
+        elif rest == 0:
+            after = useless(live, cores, [1_000] * (unused - 1) + [1_000 - asked["gpu"]])
+        else:
+            after = useless_of_rests(live, cores, unused - 1, rest, 1_000 - asked["gpu"])
+        assert found.score == (500_000 + (before - after) * 500_000 // (64 * 1_000 * 128)) / 1_000_000
+
+
+def useless_of_rests(kinds: Kinds, cores: int, unused: int, one: int, other: int) -> int:
+    """The same where the rests of two GPUs are known by their sum, and the larger one if no GPU is unused."""
+    lost, both, most = 0, one + other, max(one, other)
+    for cpu, asked, share in kinds:
+        if cores < cpu or (unused * 1_000 < asked if asked >= 1_000 else not unused and most < asked):
+            lost += share * (unused * 1_000 + both)
+        elif asked >= 1_000 or both < asked:
+            lost += share * both
+        elif not unused:
+            lost += share * (both - most if both - most < asked else 0)
+    return lost
+
+
 def test_half_a_gpu_comes_from_one_that_is_shared_already() -> None:
     """A half of one of n1's two GPUs is in use. On n0 the next half would leave a GPU of no use to whole ones."""
     whole = {"cpu": 8_000, "gpu": 2_000, GPU_WHOLE: 2_000, GPU_PART: 1_000}
