@@ -15,7 +15,8 @@ from hal.core.model import SpecError, parse_amount, resource_name, to_plain
 _AMOUNTS = (("cpus", "cpu"), ("memory", "memory"), ("gpus", "gpu"))
 _EMPTY: dict[str, Any] = {
     "constraints": [], "exclude": [], "tolerate": [], "gates": [], "labels": {}, "licences": {}, "retries": 0,
-    "comment": "", "qos": "", "booking": "", "within": "", "pack": "", "account": "", "name": "", "max_running": 0,
+    "comment": "", "qos": "", "booking": "", "within": "", "pack": "", "spread": "", "account": "", "name": "",
+    "max_running": 0,
 }  # fmt: skip
 """What None means where it does not mean the default of the queue."""
 

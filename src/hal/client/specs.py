@@ -83,6 +83,8 @@ class JobOptions(TypedDict, total=False):
     """Level of the topology: the nodes of each task are in one domain of it: 'rack'."""
     pack: str
     """'rack:30m': the same, until it has waited so long; then its nodes may be anywhere."""
+    spread: str
+    """Level of the topology, or 'node': its tasks and their nodes are on different domains of it, as room allows."""
     walltime: float | str | timedelta
     """Seconds, or text like '90m'."""
     array: int | str | range | Sequence[int] | ArrayRange

@@ -99,6 +99,7 @@ class _Asked(Struct, frozen=True):
     nodes: int = 1
     within: str = ""
     pack: str = ""
+    spread: str = ""
     booking: str = ""
     qos: str = ""
     deadline_ms: int = 0
@@ -118,6 +119,7 @@ class _Asked(Struct, frozen=True):
             self.nodes,
             self.within,
             self.pack,
+            self.spread,
             self.booking,
             self.qos,
             self.deadline_ms,
@@ -156,7 +158,7 @@ class PendingColumns:
         self.ask = array("i")
         """For each shape: index into `asks`."""
         self.asks: list[JobSpec] = []
-        """One spec for all that are equal for the engine: same request, licences, nodes, level, constraints,
+        """One spec for all that are equal for the engine: same request, licences, nodes, levels, constraints,
         excluded nodes, taints, affinity, booking, QOS, deadline and `movable`; its other fields are meaningless."""
         self._walltimes = Texts()
         """Of the specs; a job's own may have been changed since."""

@@ -63,6 +63,17 @@ def test_placements_are_compared_by_how_many_domains_gangs_are_on(
     )
 
 
+def test_spread_over_racks_gangs_are_on_more_of_them_and_wait_no_longer(
+    capsys: pytest.CaptureFixture[str], log: str, site: str
+) -> None:
+    """Each of the three gangs of two and three nodes is on as many racks as have a node free."""
+    common = (log, "--topology", site, "--cpus-per-node", "1", "--policy", "easy", "--check")
+    (compact,) = figures(capsys, *common).values()
+    (spread,) = figures(capsys, *common, "--spread", "rack").values()
+    assert spread["gangs"]["mean_domains"]["rack"] > compact["gangs"]["mean_domains"]["rack"]
+    assert (spread["mean_wait_s"], spread["gangs"]["starts"]) == (compact["mean_wait_s"], 3)
+
+
 def test_within_a_level_jobs_wait_for_one_domain_and_larger_ones_are_left_out(
     capsys: pytest.CaptureFixture[str], log: str, site: str
 ) -> None:
@@ -121,6 +132,7 @@ def test_slurms_file_is_read_as_it_is(capsys: pytest.CaptureFixture[str], tmp_pa
     ("arguments", "message"),
     [
         (("--within", "rack"), "--within needs --topology"),
+        (("--spread", "rack"), "--spread needs --topology"),
         (("--placement", "compact"), "--placement needs --topology"),
         (("--pack", "rack:5m"), "--pack needs --topology"),
         (("--topology", "SITE", "--cpus-per-node", "1", "--pack", "rack"), "pack: 'rack' says no time"),

@@ -160,6 +160,7 @@ def job_specs(draw: st.DrawFn) -> JobSpec:
         exclusive=draw(st.booleans()),
         ranks_per_node=draw(st.integers(0, 256)) if nodes == 1 or first_node else 0,
         within=draw(st.just("") | st.sampled_from(("rack", "switch-1", "dc/row"))),
+        spread=draw(st.just("") | st.sampled_from(("rack", "switch-1", "node"))),
         walltime=walltime,
         dependencies=after,
         on_dependency_failed=draw(st.none() | st.sampled_from(Failed)),

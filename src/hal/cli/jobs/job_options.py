@@ -90,6 +90,11 @@ _JOB_OPTIONS = (
         metavar="LEVEL:TIME",
         help="Wait up to TIME for one domain of that level, then start it anywhere: rack:30m.",
     ),
+    click.option(
+        "--spread",
+        metavar="LEVEL",
+        help="Put its tasks and their nodes on different domains of that level, where there is room: zone, node.",
+    ),
     click.option("-t", "--walltime", metavar="TIME", help="Time limit, such as 90m, 1d2h, 02:30:00 or unlimited."),
     click.option(
         "-a",

@@ -297,6 +297,7 @@ def _render_job(screen: Screen, info: JobInfo, used: str = "", places: Mapping[s
             "priority": str(info.priority),
             "request": amounts(info.request) + (f" on each of {info.nodes} nodes" if info.nodes > 1 else ""),
             "within": f"one {spec['within']}" if "within" in spec else "",
+            "spread": f"over {spec['spread']}s" if "spread" in spec else "",
             "pack": " for up to ".join(f"one {spec['pack']}".split(":")) if "pack" in spec else "",
             "walltime": limit(info.walltime),
             "after": _after(spec.get("dependencies", ())),

@@ -20,7 +20,7 @@ _LISTS = {"after": "after", "constraint": "constraints", "exclude": "exclude", "
 """Options that may be repeated, and the keyword that takes them all."""
 _TEXTS = (
     "name", "queue", "account", "qos", "booking", "priority", "walltime", "cpus", "memory", "gpus", "nodes", "within",
-    "pack", "begin", "deadline", "max_running", "on_dependency_failed", "retries", "comment",
+    "pack", "spread", "begin", "deadline", "max_running", "on_dependency_failed", "retries", "comment",
 )  # fmt: skip
 """Options whose value is the keyword's."""
 
@@ -47,6 +47,9 @@ _TEXTS = (
 )
 @click.option(
     "--pack", metavar="LEVEL:TIME", help="Wait so long for one domain, then start it anywhere; none: at once."
+)
+@click.option(
+    "--spread", metavar="LEVEL", help="Level over whose domains what waits of it is spread; none: it does not matter."
 )
 @click.option("-p", "--priority", type=int, metavar="N", help="Priority; higher starts first.")
 @click.option("-t", "--walltime", metavar="TIME", help="Time limit, such as 90m; also of running tasks.")

@@ -53,13 +53,19 @@ def _scored(screen: Screen, scores: ScoresInfo) -> None:
         table = [(one.domain, one.level, f"{one.score:.3f}", str(one.fits)) for one in scores.domains]
         screen.table(("DOMAIN", "LEVEL", "SCORE", "NODES"), table)
         screen.line("")
+    if scores.spread:
+        screen.line(f"spread over {scores.spread}s: those that hold fewest of its nodes (HELD) come first")
     if scores.nodes:
+        parts = list(dict.fromkeys(part for one in scores.nodes for part in one.parts))
         terms = list(scores.nodes[0].terms)
-        rows = [
-            (one.node, *(f"{value:.3f}" for value in (one.score, *(one.terms.get(term, 0.0) for term in terms))))
-            for one in scores.nodes
-        ]
-        screen.table(("NODE", "SCORE", *(term.upper() for term in terms)), rows)
+        rows = []
+        for one in scores.nodes:
+            held = ("-" if one.held is None else str(one.held),) if scores.spread else ()
+            values = [one.score, *(one.parts.get(part, 0.0) for part in parts)]
+            values += [one.terms.get(term, 0.0) for term in terms]
+            rows.append((one.node, *held, *(f"{value:.3f}" for value in values)))
+        heads = ("NODE", *(("HELD",) if scores.spread else ()), "SCORE", *(f"+{part.upper()}" for part in parts))
+        screen.table((*heads, *(term.upper() for term in terms)), rows)
 
 
 def _does_not_wait(task: TaskInfo) -> WhyInfo | None:

@@ -46,7 +46,9 @@ def read_placements(text: str | None) -> tuple[str, ...]:
     return names
 
 
-def machine_of(file: Path, cpus_per_node: int, within: str | None, pack: str | None) -> Machine:
+def machine_of(
+    file: Path, cpus_per_node: int, within: str | None, pack: str | None, spread: str | None = None
+) -> Machine:
     """The nodes that a file of a topology names.
 
     Raises:
@@ -59,7 +61,7 @@ def machine_of(file: Path, cpus_per_node: int, within: str | None, pack: str | N
     level, pack_ms = packing_of(pack) if pack is not None else (within or "", 0)
     if pack_ms % 1_000:
         raise SpecError(f"pack: '{shown(str(pack))}' has no whole seconds", hint="logs know nothing finer")
-    return Machine.of_topology(read_topology(Path.cwd(), str(file)), cpus_per_node, level, pack_ms)
+    return Machine.of_topology(read_topology(Path.cwd(), str(file)), cpus_per_node, level, pack_ms, spread or "")
 
 
 def entries_with(entries: Sequence[Entry], placements: tuple[str, ...]) -> list[Entry]:

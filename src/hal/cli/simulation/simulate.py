@@ -86,6 +86,11 @@ def _plot_file(ctx: click.Context, param: click.Parameter, path: Path | None) ->
     help="With --topology: the same, until the job has waited for TIME; then it starts anywhere.",
 )
 @click.option(
+    "--spread",
+    metavar="LEVEL",
+    help="With --topology: the nodes of each job on different domains of this level, as room allows.",
+)
+@click.option(
     "--placement",
     metavar="P,…",
     help="With --topology or --cluster: compact, first-fit, what `placement` of hal.toml can be, compact+PLACEMENT; "
@@ -142,6 +147,7 @@ def simulate(
     cluster: Path | None,
     within: str | None,
     pack: str | None,
+    spread: str | None,
     placement: str | None,
     by_user: bool,
     configs: tuple[str, ...],
@@ -162,7 +168,7 @@ def simulate(
     """
     if not 0.0 < scale_arrivals < float("inf"):
         raise click.BadParameter("it must be a positive number", param_hint="--scale-arrivals")
-    placed = {"--within": within, "--pack": pack, "--placement": placement}
+    placed = {"--within": within, "--pack": pack, "--spread": spread, "--placement": placement}
     _check_machine(nodes, cpus_per_node, topology, cluster, placed)
     if pack is not None and (within is not None or configs):
         raise click.UsageError(f"--pack and {'--within' if within is not None else '--config'} cannot be combined")
@@ -192,7 +198,7 @@ def simulate(
     stdin = log == "-"
     read = read_log("standard input" if stdin else log, sys.stdin.buffer if stdin else None)
     if topology is not None and cpus_per_node is not None:
-        machine = machine_of(topology, cpus_per_node, within, pack)
+        machine = machine_of(topology, cpus_per_node, within, pack, spread)
     elif nodes is not None and cpus_per_node is not None:
         machine = Machine(nodes, cpus_per_node)
     elif read.machine_procs is not None:

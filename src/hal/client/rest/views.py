@@ -276,9 +276,13 @@ class NodeScoreInfo(View, frozen=True, kw_only=True):
 
     node: str
     score: float = 0.0
-    """From 0 to 1, by the placement in force; 0 where that is first-fit."""
+    """From 0 to 1, by the placement in force, 0 where that is first-fit; and what the job's preferences add."""
     terms: dict[str, float] = {}
     """The scores that built-in placements would give it, by their names."""
+    parts: dict[str, float] = {}
+    """What the score is the sum of, where preferences add to it."""
+    held: int | None = None
+    """Of a job that is spread: how many nodes it has in the domain of this one; None: it is in no domain."""
 
 
 class DomainScoreInfo(View, frozen=True, kw_only=True):
@@ -299,6 +303,8 @@ class ScoresInfo(View, frozen=True, kw_only=True):
     """In force; what `auto` means now."""
     fits: int = 0
     """Nodes that have room for a task now; reservations and bookings are not looked at."""
+    spread: str = ""
+    """The level over which the job is spread; its domains with fewest nodes of the job come first."""
     nodes: list[NodeScoreInfo] = []
     domains: list[DomainScoreInfo] = []
     """Where a policy scores domains and the job is one of several nodes: the best of these."""

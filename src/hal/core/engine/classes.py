@@ -50,6 +50,13 @@ NODE = "node"
 """The level of a term whose domains are single nodes."""
 
 
+class Preference(msgspec.Struct, frozen=True):
+    """What work would rather have; it never waits for it. spread: a level of the topology, or NODE, over whose domains
+    the nodes of its tasks are as evenly as there is room; "" = it does not matter."""
+
+    spread: str = ""
+
+
 class ClassSpec(msgspec.Struct, frozen=True):
     """What each attempt of a task takes: `request` on each of `nodes` distinct nodes that satisfy all constraints.
 
@@ -61,7 +68,7 @@ class ClassSpec(msgspec.Struct, frozen=True):
     may be moved elsewhere to make room for a gang. labels: what terms may name of it. apart: its nodes are in no domain
     in which work with such a label runs, nor is such work started in a domain in which this runs. together: each of its
     nodes is in a domain in which work with such a label runs; the first that starts, if it has the label itself, may be
-    anywhere.
+    anywhere. preference: what it would rather have; no part of its shape.
     """
 
     request: dict[str, int]
@@ -75,6 +82,7 @@ class ClassSpec(msgspec.Struct, frozen=True):
     labels: tuple[str, ...] = ()
     apart: tuple[Term, ...] = ()
     together: tuple[Term, ...] = ()
+    preference: Preference | None = None
 
     @property
     def is_social(self) -> bool:

@@ -49,7 +49,7 @@ def _compile_all(report: Callable[[str], None] | None, share: int | None) -> Non
     for kernel, arguments in (
         (recount, (s.at, 0, 0)),
         (count_node, (s.at, 0, 1)),
-        (weigh, (s.at, 0, np.zeros((WEIGHED, 1), np.int64))),
+        (weigh, (s.at, 0, 0, np.zeros((WEIGHED, 1), np.int64))),
         (rehash, (s.work.job_index, s.work.entries, NO_KEYS, 0, False)),
         (look_up, (s.work.job_index, s.work.entries, 0, 0)),
         (rebuild, (s.at, NO_KEYS, NO_KEYS)),

@@ -15,7 +15,7 @@ from typing import Annotated, Any, ClassVar, Final, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
-from hal.core.model.affinity import check_terms
+from hal.core.model.affinity import NODE_LEVEL, check_terms
 from hal.core.model.array import ArrayRange
 from hal.core.model.bundle import CollectWhen, FilesOrder, check_patterns
 from hal.core.model.dependency import (
@@ -252,6 +252,13 @@ class JobSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
             "job has waited for that time; then anywhere"
         ),
     ] = ""
+    spread: Annotated[
+        str,
+        Meta(
+            description="level of the topology, or node: its tasks and their nodes are on different domains of it, as "
+            "evenly as there is room; it never waits for that; empty: it does not matter"
+        ),
+    ] = ""
     walltime: Duration | None = None
     dependencies: Annotated[tuple[Dependency, ...], Meta(description="all of them must be met")] = ()
     on_dependency_failed: Annotated[
@@ -444,6 +451,8 @@ def check_spec(spec: JobSpec, known: JobSpec | None = None) -> JobSpec:
     if spec.within:
         check_level_name(spec.within, "within")
     spec = _check_pack(spec)
+    if spec.spread and spec.spread != NODE_LEVEL:
+        check_level_name(spec.spread, "spread")
     check_gates(spec.gates)
     check_notifications(spec.notify)
     spec = _check_sandbox(spec)

@@ -10,6 +10,8 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from hal.core.engine.classes import Preference
+from hal.core.model.affinity import NODE_LEVEL
 from hal.core.model.errors import SpecError
 from hal.core.model.topology.node_lists import natural_key
 from hal.core.model.topology.tree import Topology
@@ -35,8 +37,8 @@ class Machine:
 
     topology: in which domains its nodes are, which then are those that it names. within: level of it of which one
     domain has all nodes of a job; '': anywhere. pack_ms: how long a job waits for that, and then starts anywhere; 0: as
-    long as it takes. cluster: instead of equal nodes those of a file, for jobs that say themselves what they ask for;
-    `cpus_per_node` is then 0.
+    long as it takes. spread: level over whose domains the nodes of each job are spread; '': over none. cluster: instead
+    of equal nodes those of a file, for jobs that say themselves what they ask for; `cpus_per_node` is then 0.
     """
 
     nodes: int
@@ -45,6 +47,7 @@ class Machine:
     within: str = ""
     pack_ms: int = 0
     cluster: Cluster | None = None
+    spread: str = ""
 
     @classmethod
     def pool(cls, procs: int) -> Machine:
@@ -52,17 +55,21 @@ class Machine:
         return cls(nodes=1, cpus_per_node=procs)
 
     @classmethod
-    def of_topology(cls, topology: Topology, cpus_per_node: int, within: str = "", pack_ms: int = 0) -> Machine:
+    def of_topology(
+        cls, topology: Topology, cpus_per_node: int, within: str = "", pack_ms: int = 0, spread: str = ""
+    ) -> Machine:
         """Return the nodes that a topology names, so many processors each.
 
         Raises:
-            SpecError: it names no node, or has no level `within`.
+            SpecError: it names no node, or has no level `within` or `spread`.
         """
         if not topology.places:
             raise SpecError("the topology names no node", hint="labels of nodes say nothing of the nodes of a log")
         if within:
             topology.level_index(within)
-        return cls(len(topology.places), cpus_per_node, topology, within, pack_ms)
+        if spread and spread != NODE_LEVEL:
+            topology.level_index(spread)
+        return cls(len(topology.places), cpus_per_node, topology, within, pack_ms, spread=spread)
 
     @classmethod
     def of_cluster(cls, cluster: Cluster) -> Machine:
@@ -100,6 +107,11 @@ class Machine:
     def within_of(self, nodes: int) -> str:
         """The level that a job of so many nodes is within."""
         return self.within if nodes > 1 else ""
+
+    @property
+    def preference(self) -> Preference | None:
+        """What all jobs prefer."""
+        return Preference(self.spread) if self.spread else None
 
     @property
     def procs(self) -> int:

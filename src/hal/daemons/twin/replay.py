@@ -263,7 +263,11 @@ def _submits(workload: Workload, machine: Machine, clairvoyant: bool) -> tuple[S
     classes = []
     for procs in sizes.tolist():
         nodes, cpus = machine.shape_of(procs)
-        classes.append(ClassSpec({"cpu": cpus * _MILLI}, nodes=nodes, within=machine.within_of(nodes)))
+        classes.append(
+            ClassSpec(
+                {"cpu": cpus * _MILLI}, nodes=nodes, within=machine.within_of(nodes), preference=machine.preference
+            )
+        )
     if machine.pack_ms:
         classes += [replace(spec, within="") for spec in classes if spec.within]
     rows = submit_rows(workload.jobs)

@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from hal.core.engine.classes import ClassSpec, OwnerSpec
+from hal.core.engine.classes import ClassSpec, OwnerSpec, Preference
 from hal.core.engine.config import EngineConfig
 from hal.core.engine.errors import EngineError
 from hal.core.engine.policies import (
@@ -217,7 +217,7 @@ class _Judge:
         self._known: LimitsByOwner = {}
         self._seen: dict[Key, int] = {}
         self._kind_of: dict[tuple[int, int, int, int, tuple[int, int] | None, int], int] = {}
-        self._class_of: dict[tuple[Resources, int, str, bool], int] = {}
+        self._class_of: dict[tuple[Resources, int, str, bool, str], int] = {}
         self._interning = Interning(gpu_parts=site.engine.gpu_parts)
         self._reserves = GpuReserves(site.engine.gpu_reserve, site.policy.queues)
         self._interned: dict[int, int] = {}
@@ -285,6 +285,7 @@ class _Judge:
         return JobSpec(
             queue=named[0], account=named[1], user=named[2], nodes=nodes, request=Resources({"cpu": cpus * _MILLI}),
             walltime=Duration(limit_s * _MILLI), command=_COMMAND, within=self._machine.within_of(nodes),
+            spread=self._machine.spread,
         )  # fmt: skip
 
     def _pool(self, spec: JobSpec) -> tuple[Constraint, ...]:
@@ -301,9 +302,12 @@ class _Judge:
             return place
         within = spec.within if spec.nodes > 1 else ""
         movable = bool(spec.movable)
-        place = self._class_of.setdefault((spec.request, spec.nodes, within, movable), len(self.classes))
+        place = self._class_of.setdefault((spec.request, spec.nodes, within, movable, spec.spread), len(self.classes))
         if place == len(self.classes):
-            self.classes.append(ClassSpec(dict(spec.request), spec.nodes, within=within, movable=movable))
+            preference = Preference(spec.spread) if spec.spread else None
+            self.classes.append(
+                ClassSpec(dict(spec.request), spec.nodes, within=within, movable=movable, preference=preference)
+            )
         return place
 
     def _owner(self, spec: JobSpec) -> int:

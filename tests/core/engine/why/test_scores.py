@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from hal.core.engine import State, apply, cycle, new_state
 from hal.core.engine.checks.digest import state_digest
-from hal.core.engine.classes import ClassSpec, OwnerSpec
+from hal.core.engine.classes import ClassSpec, OwnerSpec, Preference
 from hal.core.engine.config import EngineConfig
 from hal.core.engine.errors import EngineError
 from hal.core.engine.events import INF, JobsSubmitted, NodesChanged, NodeSpec, PlanAssumed, submit_rows
@@ -91,3 +92,18 @@ def test_what_does_not_wait_has_no_nodes_to_choose() -> None:
 def test_where_nothing_has_room_there_is_no_node() -> None:
     found = score_of_nodes(waiting("best-fit", {"cpu": 99_000}), 1, 3)
     assert (found.fits, found.nodes) == (0, ())
+
+
+def test_nodes_of_a_job_that_is_spread_are_in_the_order_of_the_choice() -> None:
+    """One task runs already: domains with fewer of its job come before better nodes; n3 is in none and comes last."""
+    state = new_state(EngineConfig(placement="best-fit", levels=("zone",)))
+    places = {"n0": "z1", "n1": "z3", "n2": "z2", "n4": "z2"}
+    apply(state, NodesChanged(tuple(replace(node, domains=(places.get(node.name, ""),)) for node in NODES)))
+    rows = submit_rows(1)
+    rows["job"], rows["tasks"], rows["walltime_ms"] = 1, 3, INF
+    apply(state, JobsSubmitted(rows, (ClassSpec({"cpu": 1_000}, preference=Preference("zone")),), (OwnerSpec(),)))
+    apply(state, PlanAssumed(cycle(state, 0, max_starts=1)))
+    found = score_of_nodes(state, 1, 9)
+    assert found.spread == "zone"
+    assert [(one.node, one.held) for one in found.nodes] == [("n0", 0), ("n4", 0), ("n2", 0), ("n1", 1), ("n3", None)]
+    assert found.nodes[0].node == state.nodes.names[int(cycle(state, 0, max_starts=1).rows[0])]

@@ -49,7 +49,7 @@ steps = st.lists(
 
 @kernel
 def _choose(at: Any, shape: int, nodes: int, end: int) -> int:
-    return choose_nodes(tables(at), shape, nodes, end, -1)
+    return choose_nodes(tables(at), 0, shape, nodes, end, -1)
 
 
 def choose(state: State, shape: int, nodes: int, end: int, stamp: int) -> list[int]:

@@ -74,6 +74,7 @@ def _class_name(state: State, class_id: int) -> tuple[object, ...]:
         spec.within,
         *([sorted(spec.tolerates)] if spec.tolerates else []),
         *(["movable"] if spec.movable else []),
+        *([spec.preference] if spec.preference is not None else []),
         *([sorted(spec.labels), sorted(spec.apart), sorted(spec.together)] if spec.is_social else []),
     )
 

@@ -25,6 +25,7 @@ from hal.core.engine.rules.admission import admit_within
 from hal.core.engine.rules.licensing import set_totals
 from hal.core.engine.rules.owners import owner_ids_in_use, plain_owner
 from hal.core.engine.rules.policy_tables import set_policy
+from hal.core.engine.rules.preferences import name_levels
 from hal.core.engine.state import State
 from hal.core.engine.tables.qos import EXTENSION, MODES, Standings, check_qos
 from hal.core.interfaces.filter import Filter
@@ -81,6 +82,7 @@ def _use_levels(state: State, levels: tuple[str, ...]) -> None:
             if spec is not None:
                 domains.within[line, L.WITHIN_LEVEL] = domains.level_of(spec.within)
         state.rewire()
+        name_levels(state)
         admit_within(state)
         state.settle_domains()
         state.recount(0, int(state.meta[L.M_SHAPES]))

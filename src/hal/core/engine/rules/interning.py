@@ -16,6 +16,7 @@ from hal.core.engine.rules.configuration import begin_extensions
 from hal.core.engine.rules.licensing import want_licences
 from hal.core.engine.rules.owners import describe_owner, owner_ids_in_use, plain_owner
 from hal.core.engine.rules.policy_tables import set_policy
+from hal.core.engine.rules.preferences import preference_id
 from hal.core.engine.state import State
 from hal.core.engine.tables.licences import check_licences
 from hal.core.kernels.structures import layout as L
@@ -43,7 +44,7 @@ def intern_classes(state: State, specs: tuple[ClassSpec, ...]) -> Ints:
 def _class_id(state: State, spec: ClassSpec) -> int:
     catalogue = state.catalogue
     shape = shape_id(state, spec)
-    key = (shape, spec.nodes, spec.movable)
+    key = (shape, spec.nodes, spec.movable, spec.preference)
     there = catalogue.class_ids.get(key)
     if there is not None:
         return there
@@ -56,6 +57,7 @@ def _class_id(state: State, spec: ClassSpec) -> int:
         if class_id >= catalogue.classes.shape[0]:
             state.make_room({CLASSES: 2 * class_id})
     catalogue.classes[class_id] = 0
+    catalogue.classes[class_id, L.C_PREFERENCE] = preference_id(state, spec.preference)
     catalogue.classes[class_id, : L.C_AFFINE] = (shape, spec.nodes, 0, int(spec.movable))
     if spec.is_social:
         state.meta[L.M_PARTED] = 1
@@ -110,7 +112,7 @@ def _forget_classes(state: State, keep: set[int]) -> bool:
             del catalogue.class_ids[key]
             catalogue.class_specs[class_id] = None
             catalogue.class_free.append(class_id)
-    used = {shape for shape, _nodes, _movable in catalogue.class_ids}
+    used = {key[0] for key in catalogue.class_ids}
     for shape_key, shape in list(catalogue.shape_ids.items()):
         if shape not in used:
             del catalogue.shape_ids[shape_key]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hal.core.engine.classes import ClassSpec
+from hal.core.engine.classes import ClassSpec, Preference
 from hal.core.kernels.structures.arrays import Ints
 from hal.core.kernels.structures.declared import CatalogueTables
 
@@ -28,12 +28,18 @@ class Catalogue(CatalogueTables):
         """By shape: a class that has it."""
         self.shape_free: list[int] = []
         """Shapes to be used again."""
-        self.class_ids: dict[tuple[int, int, bool], int] = {}
-        """Class by shape, number of nodes, and whether it may be moved."""
+        self.class_ids: dict[tuple[int, int, bool, Preference | None], int] = {}
+        """Class by shape, number of nodes, whether it may be moved, and what it prefers."""
         self.class_specs: list[ClassSpec | None] = []
         """By class."""
         self.class_free: list[int] = []
         """Classes to be used again."""
+        self.preference_ids: dict[Preference, int] = {}
+        """Preference by value; 0 prefers nothing."""
+        self.preference_specs: list[Preference | None] = [None]
+        """By preference."""
+        self.preference_free: list[int] = []
+        """Preferences to be used again."""
         self.seen: tuple[ClassSpec, ...] | None = None
         """The classes of the last event, by identity: most events name the same tuple."""
         self.seen_ids: Ints = no_ids

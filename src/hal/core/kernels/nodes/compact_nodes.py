@@ -106,8 +106,8 @@ def choose_offered(t: Tables, count: int, nodes: int, level: int, scored: int, o
         return 0
     for k in range(first, last):
         t.choice[CHOICE_TAKEN, k] = 0
-    _fill(t, domain, first, last, nodes)
-    return _write(t, first, last, out, offset)
+    fill_domain(t, domain, first, last, nodes)
+    return write(t, first, last, out, offset)
 
 
 @inner
@@ -123,8 +123,8 @@ def choose_ranked(t: Tables, nodes: int, level: int, highest: bool, out: Ints, o
     last = t.choice[CHOICE_AHEAD, t.domains[domain, DOMAIN_LAST]]
     for k in range(first, last):
         t.choice[CHOICE_TAKEN, k] = 0
-    _take_least(t, first, last, nodes, highest)
-    return _write(t, first, last, out, offset)
+    take_least(t, first, last, nodes, highest)
+    return write(t, first, last, out, offset)
 
 
 @inner
@@ -133,8 +133,8 @@ def choose_least(t: Tables, count: int, nodes: int, out: Ints) -> int:
     for k in range(count):
         t.choice[CHOICE_TAKEN, k] = 0
     if count > 0:
-        _take_least(t, 0, count, min(nodes, count), False)
-    return _write(t, 0, count, out, 0)
+        take_least(t, 0, count, min(nodes, count), False)
+    return write(t, 0, count, out, 0)
 
 
 @inner
@@ -162,12 +162,12 @@ def choose_ready(t: Tables, nodes: int, level: int, out: Ints) -> int:
     last = t.choice[CHOICE_AHEAD, t.domains[best, DOMAIN_LAST]]
     for k in range(first, last):
         t.choice[CHOICE_TAKEN, k] = 0
-    _take_least(t, first, last, most, False)
-    return _write(t, first, last, out, 0)
+    take_least(t, first, last, most, False)
+    return write(t, first, last, out, 0)
 
 
 @inner
-def _write(t: Tables, first: int, last: int, out: Ints, offset: int) -> int:
+def write(t: Tables, first: int, last: int, out: Ints, offset: int) -> int:
     found = 0
     for k in range(first, last):
         if t.choice[CHOICE_TAKEN, k] != 0:
@@ -194,7 +194,7 @@ def _best_scored(t: Tables, line: int, widest: int, nodes: int) -> int:
             if score == most:
                 if t.domains[best, DOMAIN_LEVEL] != level or there > least:
                     continue
-                if there == least and not _is_in_smaller(t, domain, best):
+                if there == least and not is_in_smaller(t, domain, best):
                     continue
             best = domain
             most = score
@@ -210,14 +210,14 @@ def _smallest(t: Tables, level: int, nodes: int) -> int:
     for at in range(first_domain(t, level), last_domain(t, level)):
         domain = t.listed[at]
         there = offered_in(t, domain)
-        if there >= nodes and (best < 0 or there < least or (there == least and _is_in_smaller(t, domain, best))):
+        if there >= nodes and (best < 0 or there < least or (there == least and is_in_smaller(t, domain, best))):
             best = domain
             least = there
     return int(best)
 
 
 @inner
-def _is_in_smaller(t: Tables, one: int, other: int) -> bool:
+def is_in_smaller(t: Tables, one: int, other: int) -> bool:
     """Whether the domains around one have fewer listed nodes than those around another, the narrowest first."""
     for _level in range(t.meta[M_LEVELS]):
         one = t.domains[one, DOMAIN_PARENT] - 1
@@ -232,7 +232,7 @@ def _is_in_smaller(t: Tables, one: int, other: int) -> bool:
 
 
 @inner
-def _fill(t: Tables, around: int, first: int, last: int, nodes: int) -> None:
+def fill_domain(t: Tables, around: int, first: int, last: int, nodes: int) -> None:
     """Take `nodes` of the listed nodes first..last-1, which are those of a domain (-1: all), from few narrow ones."""
     level = t.meta[M_LEVELS] - 1
     begin = t.domains[around, DOMAIN_FIRST] if around >= 0 else 0
@@ -260,15 +260,15 @@ def _fill(t: Tables, around: int, first: int, last: int, nodes: int) -> None:
         domain = t.listed[places[enough]]
         there = min(-counts[enough], left)
         begin = t.choice[CHOICE_AHEAD, t.domains[domain, DOMAIN_FIRST]]
-        _take_least(t, begin, begin - counts[enough], there, False)
+        take_least(t, begin, begin - counts[enough], there, False)
         left -= there
         k += 1
     if left > 0:
-        _take_least(t, first, last, left, False)  # of what is in no domain of the narrowest level
+        take_least(t, first, last, left, False)  # of what is in no domain of the narrowest level
 
 
 @inner
-def _take_least(t: Tables, first: int, last: int, nodes: int, highest: bool) -> None:
+def take_least(t: Tables, first: int, last: int, nodes: int, highest: bool) -> None:
     """Take the `nodes` of least rank of what is not taken yet of the listed nodes first..last-1."""
     ranks = t.choice[CHOICE_RANKS]
     taken = t.choice[CHOICE_TAKEN]

@@ -517,7 +517,7 @@ def _start_task(t: Tables, bucket: int, entry: int, task: int, line: int, planne
     p = t.pass_record
     shape = t.classes[t.buckets[bucket, B_CLASS], C_SHAPE]
     nodes = t.classes[t.buckets[bucket, B_CLASS], C_NODES]
-    choose_now(t, line, shape, nodes, planned, t.domain_lines[bucket] - 1)
+    choose_now(t, entry, line, shape, nodes, planned, t.domain_lines[bucket] - 1)
     first = p[PASS_FIRST_NODE] + p[PASS_NODES]
     for i in range(first, first + nodes):
         node = t.start_nodes[i]

@@ -18,6 +18,7 @@ from hal.core.kernels.passes.placing import (
     choose_anywhere,
     has_extra,
 )
+from hal.core.kernels.passes.preferred import choose_preferred, preferred_rank, prefers
 from hal.core.kernels.rules.booked import may_start
 from hal.core.kernels.structures.jit import inner
 from hal.core.kernels.structures.layout import (
@@ -59,11 +60,14 @@ NODES_A_WORK = 4
 
 
 @inner
-def choose_nodes(t: Tables, shape: int, nodes: int, end: int, scored: int) -> int:
-    """Write up to `nodes` distinct nodes for the next start; the attempt can start when the result equals `nodes`.
+def choose_nodes(t: Tables, entry: int, shape: int, nodes: int, end: int, scored: int) -> int:
+    """Write up to `nodes` distinct nodes for the next start of an entry; the attempt can start when the result equals
+    `nodes`.
 
     `end` is its planned end, `scored` its line of `domain_scores`, -1 = it has none.
     """
+    if prefers(t, entry):
+        return _choose_preferred(t, entry, shape, nodes, end, scored)
     if not by_domain(t, shape, nodes):
         return choose_anywhere(t, shape, nodes, end)
     t.pass_record[PASS_WORK] += t.meta[M_NODES] >> NODES_A_WORK
@@ -71,7 +75,7 @@ def choose_nodes(t: Tables, shape: int, nodes: int, end: int, scored: int) -> in
     level = level_within(t, shape)
     count = 0
     if level < 0:
-        count = _list_usable(t, shape, min(end, INF), 0, t.meta[M_NODES], 0)
+        count = _list_usable(t, -1, shape, min(end, INF), 0, t.meta[M_NODES], 0)
     else:
         line = t.shapes[shape, S_WITHIN] - 1
         at = 0
@@ -81,10 +85,21 @@ def choose_nodes(t: Tables, shape: int, nodes: int, end: int, scored: int) -> in
             if t.domain_fit[line, domain] >= nodes:
                 _skip(t, at, t.domains[domain, DOMAIN_FIRST], count)
                 at = t.domains[domain, DOMAIN_LAST]
-                count = _list_usable(t, shape, min(end, INF), t.domains[domain, DOMAIN_FIRST], at, count)
+                count = _list_usable(t, -1, shape, min(end, INF), t.domains[domain, DOMAIN_FIRST], at, count)
         _skip(t, at, t.meta[M_NODES], count)
     t.choice[CHOICE_AHEAD, t.meta[M_NODES]] = count
     return choose_offered(t, count, nodes, level, scored, t.start_nodes, offset)
+
+
+@inner
+def _choose_preferred(t: Tables, entry: int, shape: int, nodes: int, end: int, scored: int) -> int:
+    """The same for work that prefers some nodes."""
+    t.pass_record[PASS_WORK] += t.meta[M_NODES] >> NODES_A_WORK
+    count = _list_usable(t, entry, shape, min(end, INF), 0, t.meta[M_NODES], 0)
+    t.choice[CHOICE_AHEAD, t.meta[M_NODES]] = count
+    level = level_within(t, shape) if nodes > 1 else -1
+    offset = t.pass_record[PASS_FIRST_NODE] + t.pass_record[PASS_NODES]
+    return choose_preferred(t, entry, count, nodes, level, scored, offset)
 
 
 @inner
@@ -94,11 +109,14 @@ def _skip(t: Tables, first: int, last: int, count: int) -> None:
 
 
 @inner
-def _list_usable(t: Tables, shape: int, end: int, first: int, last: int, count: int) -> int:
-    """List the nodes at places first..last-1 on which a start until `end` may be, behind `count`; how many now."""
+def _list_usable(t: Tables, entry: int, shape: int, end: int, first: int, last: int, count: int) -> int:
+    """List the nodes at places first..last-1 on which a start until `end` may be, behind `count`; how many now.
+
+    entry: whose preferences count; -1 = there are none.
+    """
     resources = t.meta[M_RESOURCES]
     cset = t.shapes[shape, S_CSET]
-    scored = t.meta[M_PLACEMENT] != PLACE_FIRST
+    scored = entry >= 0 or t.meta[M_PLACEMENT] != PLACE_FIRST
     for place in range(first, last):
         t.choice[CHOICE_AHEAD, place] = count
         node = t.node_order[place]
@@ -119,7 +137,10 @@ def _list_usable(t: Tables, shape: int, end: int, first: int, last: int, count: 
         elif scored and t.rows[node, N_BOOKED] != 0:
             tier = 2 * TIER_FREE - 1
         t.choice[CHOICE_NODE, count] = node
-        t.choice[CHOICE_RANKS, count] = tier * SCORE_ONE - (node_score(t, node, shape, resources) if scored else 0)
+        if entry >= 0:
+            t.choice[CHOICE_RANKS, count] = preferred_rank(t, entry, tier, node, shape, resources)
+        else:
+            t.choice[CHOICE_RANKS, count] = tier * SCORE_ONE - (node_score(t, node, shape, resources) if scored else 0)
         count += 1
     return count
 

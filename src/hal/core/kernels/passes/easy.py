@@ -442,7 +442,7 @@ def _start_tasks(t: Tables, bucket: int, entry: int, queue: int, closed: bool) -
             elif reserved:
                 _cap_bucket(t, bucket, planned - 1)
             return task, LACKS_LICENCE
-        if t.shapes[shape, S_FIT] < nodes or choose_nodes(t, shape, nodes, end, scored) < nodes:
+        if t.shapes[shape, S_FIT] < nodes or choose_nodes(t, entry, shape, nodes, end, scored) < nodes:
             settle_counts(t)
             # Nodes that fit, not nodes passed over: where a search begins is remembered, work must not depend on it,
             # or equal inputs would be cut into unequal slices.

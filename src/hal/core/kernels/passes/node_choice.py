@@ -20,6 +20,7 @@ from hal.core.kernels.nodes.rows import fits
 from hal.core.kernels.passes.earlier_starts import LOOK_SHIFT
 from hal.core.kernels.passes.node_scores import SCORE_ONE, node_score
 from hal.core.kernels.passes.placing import TIER_EXTRA, TIER_FREE, TIER_SHORT
+from hal.core.kernels.passes.preferred import choose_preferred, preferred_rank, prefers
 from hal.core.kernels.rules.booked import booked_start
 from hal.core.kernels.structures.bounds import leads_on
 from hal.core.kernels.structures.jit import inner
@@ -142,7 +143,7 @@ def choose_later(t: Tables, line: int, shape: int, nodes: int, planned: int, beg
 
 
 @inner
-def choose_now(t: Tables, line: int, shape: int, nodes: int, planned: int, scored: int) -> None:
+def choose_now(t: Tables, entry: int, line: int, shape: int, nodes: int, planned: int, scored: int) -> None:
     """Nodes for the next start: first those reserved for others from its end on, then the others, by score or index.
 
     scored: its line of `domain_scores`; -1 = it has none.
@@ -152,20 +153,27 @@ def choose_now(t: Tables, line: int, shape: int, nodes: int, planned: int, score
     ranks = t.scratch[SCRATCH_VALUES]
     candidates = t.scratch[SCRATCH_CANDIDATES]
     end = min(now + planned, INF)
+    preferring = prefers(t, entry)
     count = 0
     for k in range(may_hold(t, line, now + 1)):
         node = candidates[k]
         if next_start(t, line, node, shape, now, planned, now + 1) != now:
             continue
         tier = _tier(t, node, end)
-        score = 0
-        if t.meta[M_PLACEMENT] != PLACE_FIRST:
-            score = node_score(t, node, shape, resources)
-        ranks[count] = tier * 4 * SCORE_ONE - score
+        if preferring:
+            ranks[count] = preferred_rank(t, entry, tier, node, shape, resources)
+        else:
+            score = 0
+            if t.meta[M_PLACEMENT] != PLACE_FIRST:
+                score = node_score(t, node, shape, resources)
+            ranks[count] = tier * 4 * SCORE_ONE - score
         candidates[count] = node
         count += 1
     offset = t.pass_record[PASS_FIRST_NODE] + t.pass_record[PASS_NODES]
-    if by_domain(t, shape, nodes):
+    if preferring:
+        level = level_within(t, shape) if nodes > 1 else -1
+        choose_preferred(t, entry, _offer_candidates(t, count), nodes, level, scored, offset)
+    elif by_domain(t, shape, nodes):
         offered = _offer_candidates(t, count)
         choose_offered(t, offered, nodes, level_within(t, shape), scored, t.start_nodes, offset)
     else:

@@ -191,7 +191,12 @@ def _descent(t: Tables, node: int, shape: int) -> int:
 @inner
 def node_score(t: Tables, node: int, shape: int, resources: int) -> int:
     """How good a node that holds the request is, in millionths: higher is better."""
-    placement = t.meta[M_PLACEMENT]
+    return score_by(t, t.meta[M_PLACEMENT], node, shape, resources)
+
+
+@inner
+def score_by(t: Tables, placement: int, node: int, shape: int, resources: int) -> int:
+    """The same by that placement; first-fit has no opinion."""
     if placement == PLACE_BEST:
         return tightness(t, node, shape, resources)
     if placement == PLACE_GPU:
@@ -204,16 +209,18 @@ def node_score(t: Tables, node: int, shape: int, resources: int) -> int:
         return _alignment(t, node, shape, resources)
     if placement == PLACE_FGD:
         return _descent(t, node, shape)
+    if placement == PLACE_FIRST:
+        return 0
     return int(t.scores[t.shapes[shape, S_SCORES], node])
 
 
 WEIGHED: Final = 5
-"""Rows of what `weigh` fills: the built-in score in force, else 0 (-1 where the shape does not fit now), then one of
-each built-in term: best-fit, spread, dot-product, gpu-packing."""
+"""Rows of what `weigh` fills: the score by a built-in placement, 0 by another (-1 where the shape does not fit now),
+then one of each built-in term: best-fit, spread, dot-product, gpu-packing."""
 
 
 @kernel
-def weigh(at: Any, shape: int, out: Table) -> int:
+def weigh(at: Any, shape: int, placement: int, out: Table) -> int:
     """Fill `out` [WEIGHED, nodes] with what each node would score now; how many hold the shape. It changes no table."""
     t = tables(at)
     resources = t.meta[M_RESOURCES]
@@ -224,8 +231,8 @@ def weigh(at: Any, shape: int, out: Table) -> int:
             continue
         count += 1
         out[0, node] = 0
-        if t.meta[M_PLACEMENT] not in (PLACE_FIRST, PLACE_PLUGIN):
-            out[0, node] = node_score(t, node, shape, resources)
+        if placement != PLACE_PLUGIN:
+            out[0, node] = score_by(t, placement, node, shape, resources)
         out[1, node] = tightness(t, node, shape, resources)
         out[2, node] = _idleness(t, node, shape, resources)
         out[3, node] = _alignment(t, node, shape, resources)

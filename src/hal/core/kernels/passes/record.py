@@ -61,6 +61,7 @@ from hal.core.kernels.structures.layout import (
     PASS_REPLANS,
     PASS_RESERVATIONS,
     PASS_RESERVED,
+    PASS_SPREAD_JOB,
     PASS_STARTS,
     PASS_STOP,
     PASS_TASK,
@@ -110,6 +111,7 @@ def begin_slice(t: Tables, now: int, budget: int, most_starts: int, resumed: boo
     p[PASS_MOST_STARTS] = most_starts
     p[PASS_ATTENDS] = attends
     p[PASS_HEAP] = 0
+    p[PASS_SPREAD_JOB] = 0
     if not resumed:
         p[PASS_LANE] = 0
         p[PASS_KEY] = LOWEST

@@ -374,7 +374,7 @@ def resumable(at: Any, now: int, order: Table, moves: Table) -> int:
             walked += 1
             node = t.pieces[piece, P_NODE]
             # Where affinity matters it parts its like from the node itself: whether that is up is asked instead.
-            if t.meta[M_AFFINE] != 0 and t.classes[t.buckets[t.runs[run, R_BUCKET], B_CLASS], C_AFFINE] != 0:
+            if t.meta[M_AFFINE] != 0 and t.classes[t.buckets[t.runs[run, R_BUCKET], B_CLASS], C_AFFINE] == 1:
                 there = there and t.rows[node, N_STATE] == NODE_UP
             else:
                 there = there and t.open_now[t.shapes[shape, S_CSET], node] != 0

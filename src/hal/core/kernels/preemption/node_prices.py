@@ -136,7 +136,7 @@ def _is_eligible(t: Tables, run: int) -> bool:
     if t.search_record[SEEK_MOVES] > 0:
         class_id = t.buckets[t.runs[run, R_BUCKET], B_CLASS]
         # Where work with terms of affinity may go depends on what else is moved.
-        movable = t.classes[class_id, C_MOVABLE] != 0 and t.classes[class_id, C_AFFINE] == 0
+        movable = t.classes[class_id, C_MOVABLE] != 0 and t.classes[class_id, C_AFFINE] != 1
         return bool(movable and t.qos[qos_of(t, run), STANDING_MODE] != MODE_SHRINK)
     offered = t.search_record[SEEK_OFFERED]
     if offered > 0:

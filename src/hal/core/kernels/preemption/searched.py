@@ -99,7 +99,7 @@ def search_at(t: Tables, entry: int, task: int) -> int:
     bucket = t.entries[entry, E_BUCKET]
     if t.meta[M_PREEMPTING] == 0 or t.meta[M_CLAIMS] >= t.meta[M_MOST_CLAIMS]:
         return INF
-    if t.meta[M_AFFINE] != 0 and t.classes[t.buckets[bucket, B_CLASS], C_AFFINE] != 0:
+    if t.meta[M_AFFINE] != 0 and t.classes[t.buckets[bucket, B_CLASS], C_AFFINE] == 1:
         return INF  # a claim would keep others away, or draw them near, before anything of it runs
     if not _may_search(t, bucket):
         return INF

@@ -38,6 +38,7 @@ BUCKETS: Final = Room("buckets", FIRST_SLOTS, L.M_BUCKET_TOP)
 BUCKET_HASH: Final = Room("bucket_hash", 4 * FIRST_SLOTS)
 CLASSES: Final = Room("classes", FIRST_SLOTS)
 SHAPES: Final = Room("shapes", FIRST_SLOTS)
+PREFERENCES: Final = Room("preferences", 4)
 RUNS: Final = Room("runs", FIRST_SLOTS, L.M_RUN_TOP)
 RUN_HASH: Final = Room("run_hash", 4 * FIRST_SLOTS)
 PIECES: Final = Room("pieces", FIRST_SLOTS, L.M_PIECE_TOP)
@@ -292,6 +293,14 @@ class CatalogueTables(Group, group="catalogue"):
     request: Table = table(
         RESOURCES, SHAPES, row="resource, shape", holds="what one node gives to it, base units",
         invariant="INF throughout for a shape that was forgotten",
+    )  # fmt: skip
+    preferences: Table = table(
+        PREFERENCES, L.LIKE_SIZE, columns="LIKE", row="preference of a class or a queue",
+        holds="over which domains work is spread, its placement", invariant="0 prefers nothing",
+    )  # fmt: skip
+    favours: Table = table(
+        PREFERENCES, NODES, row="preference, node", holds="what it adds to the score of the node, 1e-6",
+        invariant="0 prefers nothing; small beside the distance of two tiers",
     )  # fmt: skip
 
 

@@ -48,6 +48,7 @@ SOURCES: Final = (
     "preemption/lending",
     "passes/node_scores",
     "passes/placing",
+    "passes/preferred",
     "passes/domain_placing",
     "nodes/ends",
     "nodes/releases",

@@ -100,7 +100,8 @@ M_AFFINE: Final = 80  # 1 = where some class may start depends on what runs of o
 M_PARTED: Final = 81  # 1 = an attempt of such a class came or went, or such a class: ask again what is parted
 M_GPU_WHOLE: Final = 82  # which resource is the GPUs that nobody shares, and which the largest part of one; -1
 M_GPU_PART: Final = 83
-META_SIZE: Final = 84
+M_PREFERS: Final = 84  # 1 = some class or queue prefers some nodes to others
+META_SIZE: Final = 85
 
 # --- entries: a run of alike waiting tasks of one job ---------------------------------------------------------------
 E_JOB: Final = 0
@@ -171,7 +172,8 @@ C_SHAPE: Final = 0
 C_NODES: Final = 1
 C_REFS: Final = 2  # buckets
 C_MOVABLE: Final = 3  # 1 = its running work may be moved for a gang
-C_AFFINE: Final = 4  # 1 = a term of affinity is its own, or names it
+C_AFFINE: Final = 4  # 1 = a term of affinity is its own, or names it; 2 = only a preferred one
+C_PREFERENCE: Final = 5  # what it prefers, 0 = nothing
 CLASS_SIZE: Final = 8
 
 S_FIT: Final = 0  # nodes where it fits now; of those in one domain the most, where its nodes must be in one
@@ -367,7 +369,9 @@ CHOICE_AHEAD: Final = 3  # by place: how many offered nodes are before it
 CHOICE_TAKEN: Final = 4  # by offered node: 1 = it is chosen
 CHOICE_COUNTS: Final = 5  # of domains: minus how many offered nodes they have; values to select from
 CHOICE_DOMAINS: Final = 6  # which domains
-CHOICE_LINES: Final = 7
+CHOICE_BESIDE: Final = 7  # by domain, or by node: how many nodes of it the job holds that is spread
+CHOICE_HEAD: Final = 8  # by domain: the offered node of least rank that is not chosen yet, -1
+CHOICE_LINES: Final = 9
 CHOICE_NONE: Final = 1 << 62
 
 # --- reservations ----------------------------------------------------------------------------------------------------
@@ -458,7 +462,16 @@ Y_WAITS_STAMP: Final = 11  # scratch: strict, and the job of this rank waits tho
 Y_WAITS_KEY: Final = 12
 Y_WAITS_JOB: Final = 13
 Y_FIRST: Final = 14  # scratch: strict, 1 + the bucket of its first job, 0 = none waits
-QUEUE_SIZE: Final = 15
+Y_PREFERENCE: Final = 15  # what its jobs prefer, 0 = nothing
+QUEUE_SIZE: Final = 16
+
+# --- preferences: of classes and of queues, 0 = none ----------------------------------------------------------------
+LIKE_SPREAD: Final = 0  # SPREAD_LEVELS + a level, SPREAD_NODES = each node is a domain; 0 = it is not spread
+LIKE_PLACEMENT: Final = 1  # 1 + the placement, 0 = the site's
+LIKE_SCATTERED: Final = 2  # 1 = gangs that ask for no domain are placed by score alone
+LIKE_SIZE: Final = 3
+SPREAD_NODES: Final = 1
+SPREAD_LEVELS: Final = 2
 
 BY_PRIORITY: Final = 0
 BY_SUBMISSION: Final = 1
@@ -589,7 +602,10 @@ PASS_EXTENDS: Final = 40  # 1 = starts used what was left beside reservations
 PASS_WALL: Final = 41  # walltime of the job that is looked at
 PASS_EVENTS: Final = 42  # conservative: nodes on which an event freed something
 PASS_VACATED: Final = 43  # conservative: 1 = reservations that held nodes were dropped
-PASS_SIZE: Final = 44
+PASS_SPREAD_JOB: Final = 44  # 1 + the job whose nodes are counted by domain, 0 = none's
+PASS_SPREAD_LEVEL: Final = 45  # of that level, -1 = by node
+PASS_SPREAD_STARTS: Final = 46  # starts of the slice that are counted
+PASS_SIZE: Final = 47
 
 STOP_NONE: Final = 0
 STOP_BUDGET: Final = 1

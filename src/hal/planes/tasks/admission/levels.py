@@ -18,14 +18,16 @@ _NONE = "no topology is declared"
 
 
 def check_level(spec: JobSpec, topology: Topology | None) -> None:
-    """Whether the levels are declared that it names: where its nodes are to be within, or are packed into, and those of
-    its affinity.
+    """Whether the levels are declared that it names: where its nodes are to be within, are packed into or spread over,
+    and those of its affinity.
 
     Raises:
         SpecError: it is not; names those that are.
     """
-    for field, texts in (("apart", spec.apart), ("together", spec.together)):
-        for level in (text.rpartition("@")[2] for text in texts):
+    asked = {field: [text.rpartition("@")[2] for text in getattr(spec, field)] for field in ("apart", "together")}
+    asked["spread"] = [spec.spread] if spec.spread else []
+    for field, named in asked.items():
+        for level in named:
             if level != NODE_LEVEL and not _is_declared(level, topology):
                 levels = topology.levels if topology is not None else ()
                 raise SpecError(

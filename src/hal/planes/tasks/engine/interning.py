@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from hal.core.engine.classes import ClassSpec, Match, OwnerSpec, Requirement, Term
+from hal.core.engine.classes import ClassSpec, Match, OwnerSpec, Preference, Requirement, Term
 from hal.core.model import JobSpec, Resources
 from hal.core.model.affinity import affinity_of, followed
 from hal.core.model.devices import GPU, WHOLE, beside
@@ -33,7 +33,7 @@ _SANDBOXES: Final = (Constraint(SANDBOX_LABEL, Operator.EXISTS),)
 
 ClassKey = tuple[
     Resources, int, str, tuple[Constraint, ...], tuple[Constraint, ...], tuple[str, ...], tuple[str, ...], str,
-    tuple[tuple[str, int], ...], bool, tuple[tuple[str, ...], ...], Asked,
+    tuple[tuple[str, int], ...], bool, tuple[tuple[str, ...], ...], Asked, str,
 ]  # fmt: skip
 
 
@@ -91,7 +91,7 @@ class Interning:
         social = _social(spec) if spec.labels or spec.apart or spec.together else ()
         key = (
             spec.request, spec.nodes, within, spec.constraints, pool, spec.exclude, spec.tolerate, spec.booking,
-            licences, bool(spec.movable), social, asked,
+            licences, bool(spec.movable), social, asked, spec.spread,
         )  # fmt: skip
         found = self._class_of.get(key)
         if found is None:
@@ -113,6 +113,8 @@ class Interning:
             )
             if social:
                 found = _with_affinity(found, spec)
+            if spec.spread:
+                found = replace(found, preference=Preference(spec.spread))
             self._class_of[key] = found
         return found
 

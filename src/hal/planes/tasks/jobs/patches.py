@@ -69,6 +69,8 @@ class JobPatch(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, om
     """Level of the topology; empty: anywhere."""
     pack: str | UnsetType = UNSET
     """LEVEL:TIME; empty: it waits for no domain."""
+    spread: str | UnsetType = UNSET
+    """Level of the topology, or node; empty: it does not matter."""
     licences: dict[str, int] | UnsetType = UNSET
     """All that it holds while it runs; {}: none."""
     max_running: Annotated[int, Meta(ge=0, le=MAX_TASKS)] | UnsetType = UNSET
@@ -106,13 +108,13 @@ class FieldChange(Struct, frozen=True):
 
 IN_SPEC: Final = (
     "begin_at_ms", "qos", "deadline_ms", "exclude", "tolerate", "array", "on_dependency_failed", "booking", "request",
-    "nodes", "within", "pack", "licences", "constraints", "retries", "signal", "gates", "labels", "comment",
+    "nodes", "within", "pack", "spread", "licences", "constraints", "retries", "signal", "gates", "labels", "comment",
     "wait_for_change",
 )  # fmt: skip
 """Fields that only the spec says; dependencies, which have a standing, are changed beside them."""
 MOVES: Final = (
     "queue", "account", "qos", "begin_at_ms", "max_running", "exclude", "tolerate", "request", "nodes", "within",
-    "pack", "licences", "booking", "constraints", "dependencies", "deadline_ms",
+    "pack", "spread", "licences", "booking", "constraints", "dependencies", "deadline_ms",
 )  # fmt: skip
 """Changes after which waiting tasks wait in another place of the engine."""
 HELD_BY_ATTEMPTS: Final = ("request", "nodes", "licences", "booking", "gates", "signal")
@@ -124,7 +126,7 @@ _PLACES: Final = (
 _AMOUNTS: Final = ("request", "nodes", "licences", "booking", "gates")
 _RULED: Final = (
     "queue", "account", "qos", "priority", "walltime", "deadline_ms", "request", "nodes", "within", "pack",
-    "licences", "booking", "constraints", "labels", "comment", "gates", "retries", "dependencies",
+    "spread", "licences", "booking", "constraints", "labels", "comment", "gates", "retries", "dependencies",
 )  # fmt: skip
 """Changes that the rules of the site are asked about."""
 _AS_WRITTEN: Final = ("request", "retries", "gates")

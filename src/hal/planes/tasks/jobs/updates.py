@@ -168,7 +168,7 @@ def _planned(
     ended: Mapping[int, EndedJob],
 ) -> Work[_Plan]:
     final = as_changed(table, job, patch, by, now_ms)
-    if is_set(patch, "within", "pack"):
+    if is_set(patch, "within", "pack", "spread"):
         check_level(final, table.topology)
     if patch.labels is not UNSET and followed(final.labels) != followed(job.spec.labels):
         raise SpecError(

@@ -181,9 +181,13 @@ class NodeScoreView(Struct, frozen=True, kw_only=True, gc=False):
 
     node: str
     score: float
-    """From 0 to 1, by the placement in force; 0 where that is first-fit."""
+    """From 0 to 1, by the placement in force, 0 where that is first-fit; and what the job's preferences add."""
     terms: dict[str, float]
     """The scores that built-in placements would give it, by their names."""
+    parts: dict[str, float]
+    """What the score is the sum of, where preferences add to it."""
+    held: int | None
+    """Of a job that is spread: how many nodes it has in the domain of this one; null: it is in no domain."""
 
 
 class DomainScoreView(Struct, frozen=True, kw_only=True, gc=False):
@@ -204,6 +208,8 @@ class ScoresView(Struct, frozen=True, kw_only=True):
     """In force; what `auto` means now."""
     fits: int
     """Nodes that have room for a task now; reservations and bookings are not looked at."""
+    spread: str
+    """The level over which the job is spread; its domains with fewest nodes of the job come first."""
     nodes: list[NodeScoreView]
     domains: list[DomainScoreView]
     """Where a policy scores domains and the job is one of several nodes: the best of these."""
@@ -211,11 +217,16 @@ class ScoresView(Struct, frozen=True, kw_only=True):
 
 def scores_view(job: int, found: ScoredNodes) -> ScoresView:
     """The view of what the engine found."""
-    nodes = [NodeScoreView(node=one.node, score=one.score, terms=one.terms) for one in found.nodes]
+    nodes = [
+        NodeScoreView(node=one.node, score=one.score, terms=one.terms, parts=one.parts, held=one.held)
+        for one in found.nodes
+    ]
     domains = [
         DomainScoreView(domain=one.domain, level=one.level, score=one.score, fits=one.fits) for one in found.domains
     ]
-    return ScoresView(job=str(job), placement=found.placement, fits=found.fits, nodes=nodes, domains=domains)
+    return ScoresView(
+        job=str(job), placement=found.placement, fits=found.fits, spread=found.spread, nodes=nodes, domains=domains
+    )
 
 
 class WhyView(Findings, frozen=True, kw_only=True):

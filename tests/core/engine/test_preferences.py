@@ -1,0 +1,350 @@
+"""Preferences: which nodes work gets that prefers some, judged start by start by a plain reading of the rule; and that
+it never waits for them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from math import inf
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hal.core.engine import State, new_state
+from hal.core.engine.checks.invariants import check_invariants
+from hal.core.engine.classes import NODE, ClassSpec, OwnerSpec, Preference
+from hal.core.engine.config import Backfill, EngineConfig
+from hal.core.engine.events import END, AttemptsEnded, ConfigChanged, JobsSubmitted, NodesChanged, NodeSpec, submit_rows
+from hal.core.engine.plan import Plan
+from hal.core.engine.scheduler import Scheduler
+from hal.core.engine.views import reservations, rows_of_run, running
+from hal.core.kernels.structures import layout as L
+from tests.core.engine.clusters import Starts, ended, engine
+from tests.examples import examples
+
+ALL = pytest.mark.parametrize("backfill", list(Backfill))
+LEVELS = ("zone", "rack")
+
+
+def zones(*racks: tuple[int, ...], cpu: int = 4) -> list[NodeSpec]:
+    """Zones z1, z2 … of racks of so many nodes: n1, n2 … in this order."""
+    paths = [
+        (f"z{zone}", f"r{rack}")
+        for zone, sizes in enumerate(racks, start=1)
+        for rack, size in enumerate(sizes, start=1)
+        for _ in range(size)
+    ]
+    return [NodeSpec(f"n{number}", {"cpu": cpu}, domains=path) for number, path in enumerate(paths, start=1)]
+
+
+def cluster(
+    *nodes: NodeSpec, backfill: Backfill = Backfill.EASY, placement: str = "first-fit"
+) -> tuple[State, Scheduler, Starts]:
+    state, sink, scheduler = engine(EngineConfig(levels=LEVELS, backfill=backfill, placement=placement), *nodes)
+    return state, scheduler, sink
+
+
+def submit(
+    scheduler: Scheduler, job: int, *, spread: str = "", cpu: int = 1, nodes: int = 1, within: str = "", **columns: int
+) -> None:
+    rows = submit_rows(1)
+    rows["job"] = job
+    for name, value in columns.items():
+        rows[name] = value
+    preference = Preference(spread) if spread else None
+    spec = ClassSpec({"cpu": cpu}, nodes, within=within, preference=preference)
+    scheduler.feed(JobsSubmitted(rows, (spec,), (OwnerSpec(),)))
+
+
+def where(state: State) -> dict[tuple[int, int], list[str]]:
+    """The nodes of each task that runs."""
+    return {
+        (int(run["job"]), int(run["task"])): [state.node_name(row) for row in rows_of_run(state, int(run["run"]))]
+        for run in running(state)
+    }
+
+
+@ALL
+def test_tasks_of_an_array_are_in_different_zones(backfill: Backfill) -> None:
+    """First-fit would put all four on n1. n4 to n6 are zone z2: two tasks in each."""
+    state, scheduler, _ = cluster(*zones((2, 1), (3,)), backfill=backfill)
+    submit(scheduler, 1, spread="zone", tasks=4, walltime_ms=100)
+    scheduler.run(0)
+    check_invariants(state)
+    assert where(state) == {(1, 0): ["n1"], (1, 1): ["n4"], (1, 2): ["n1"], (1, 3): ["n4"]}
+
+
+@ALL
+def test_a_task_that_comes_back_goes_where_fewest_of_its_job_are(backfill: Backfill) -> None:
+    """The task of zone z2 is run again, while n1 has room, too."""
+    state, scheduler, _ = cluster(*zones((1,), (1,)), backfill=backfill)
+    submit(scheduler, 1, spread="zone", tasks=2, walltime_ms=100)
+    scheduler.run(0)
+    rows = np.zeros(1, END)
+    rows["job"], rows["task"], rows["attempt"], rows["requeue"] = 1, 1, 1, 1
+    scheduler.feed(AttemptsEnded(rows))
+    scheduler.run(1)
+    assert where(state) == {(1, 0): ["n1"], (1, 1): ["n2"]}
+
+
+@ALL
+def test_the_nodes_of_a_gang_are_in_as_many_racks_as_there_is_room_in(backfill: Backfill) -> None:
+    """Four racks; compactly they would all be in rack r1 of zone z2."""
+    state, scheduler, _ = cluster(*zones((2, 3), (4, 1)), backfill=backfill)
+    submit(scheduler, 1, spread="rack", nodes=4, cpu=4, walltime_ms=100)
+    submit(scheduler, 2, spread="rack", nodes=4, cpu=4, walltime_ms=100)
+    scheduler.run(0)
+    assert where(state) == {(1, 0): ["n1", "n3", "n6", "n10"], (2, 0): ["n2", "n4", "n5", "n7"]}
+
+
+@ALL
+def test_a_gang_within_a_zone_is_spread_over_its_racks(backfill: Backfill) -> None:
+    """And the gangs of an array over zones, if they are within racks."""
+    state, scheduler, _ = cluster(*zones((2, 2), (3, 3)), backfill=backfill)
+    submit(scheduler, 1, spread="rack", within="zone", nodes=4, cpu=2, walltime_ms=100)
+    submit(scheduler, 2, spread="zone", within="rack", nodes=2, cpu=2, tasks=2, walltime_ms=100)
+    scheduler.run(0)
+    assert where(state)[1, 0] == ["n1", "n2", "n3", "n4"]
+    zone = {name: state.domains.path_of(state.node_index(name))[0] for name in state.nodes.by_name}
+    assert {zone[nodes[0]] for (job, _task), nodes in where(state).items() if job == 2} == {"z1", "z2"}
+
+
+@ALL
+def test_over_nodes_tasks_share_one_only_where_they_must(backfill: Backfill) -> None:
+    state, scheduler, _ = cluster(*zones((3,)), backfill=backfill)
+    submit(scheduler, 1, spread=NODE, tasks=5, walltime_ms=100)
+    scheduler.run(0)
+    assert sorted(nodes for (nodes,) in where(state).values()) == ["n1", "n1", "n2", "n2", "n3"]
+
+
+@ALL
+def test_what_is_in_no_domain_is_used_last(backfill: Backfill) -> None:
+    """n1 says nothing of its zone; n2 has room for one more."""
+    nodes = (NodeSpec("n1", {"cpu": 4}), NodeSpec("n2", {"cpu": 2}, domains=("z1", "r1")))
+    state, scheduler, _ = cluster(*nodes, backfill=backfill)
+    submit(scheduler, 1, spread="zone", tasks=3, walltime_ms=100)
+    scheduler.run(0)
+    assert [where(state)[1, task] for task in range(3)] == [["n2"], ["n2"], ["n1"]]
+
+
+def test_a_level_that_is_declared_later_counts_from_then_on() -> None:
+    """Without the level nothing is preferred."""
+    state, scheduler, _ = cluster(*zones((1,), (1,)))
+    scheduler.feed(ConfigChanged(EngineConfig()))
+    submit(scheduler, 1, spread="zone", tasks=2, walltime_ms=100)
+    scheduler.run(0)
+    assert where(state) == {(1, 0): ["n1"], (1, 1): ["n1"]}
+    scheduler.feed(ConfigChanged(EngineConfig(levels=LEVELS)))
+    scheduler.feed(NodesChanged(tuple(zones((1,), (1,)))))
+    submit(scheduler, 2, spread="zone", tasks=2, walltime_ms=100)
+    scheduler.run(1)
+    assert [where(state)[2, task] for task in (0, 1)] == [["n1"], ["n2"]]
+
+
+def test_a_preference_is_no_part_of_a_shape() -> None:
+    """Three classes of one shape: what is counted for one is counted for all."""
+    state, scheduler, _ = cluster(*zones((1,), (1,)))
+    for job, spread in enumerate(("", "zone", "rack"), start=1):
+        submit(scheduler, job, spread=spread, cpu=9)
+    assert len(state.catalogue.class_ids) == 3
+    assert len(state.catalogue.shape_ids) == 1
+
+
+def test_preferences_that_nobody_has_are_forgotten() -> None:
+    """A thousand of them, one after the other."""
+    state, scheduler, _ = cluster(*zones((1,)))
+    for job in range(1, 1_001):
+        submit(scheduler, job, spread=f"level{job}", cpu=1 + job % 2, walltime_ms=1)
+        scheduler.run(job)
+        scheduler.feed(ended(job))
+    check_invariants(state)
+    assert state.catalogue.preferences.shape[0] <= 256
+
+
+@ALL
+def test_work_starts_when_it_would_without(backfill: Backfill) -> None:
+    """Whole nodes, equal ones: which of them are taken changes no start."""
+    shared = np.random.default_rng(5)
+    jobs = [
+        (int(shared.integers(1, 5)), int(shared.integers(1, 4)), int(shared.integers(1, 20)), int(at))
+        for at in np.sort(shared.integers(0, 60, 60))
+    ]
+
+    def starts(spread: str) -> list[tuple[int, int, int]]:
+        state, scheduler, sink = cluster(*zones((2, 2), (2, 2)), backfill=backfill)
+        ends: list[tuple[int, int, int]] = []
+        found = []
+        for now in range(2_000):
+            due = [one for one in ends if one[0] == now]
+            ends = [one for one in ends if one[0] != now]
+            if due:
+                rows = np.zeros(len(due), END)
+                rows["job"], rows["task"], rows["attempt"] = *np.array([one[1:] for one in due]).T, 1
+                scheduler.feed(AttemptsEnded(rows))
+            for number, (nodes, tasks, length, at) in enumerate(jobs, start=1):
+                if at == now:
+                    submit(scheduler, number, spread=spread, cpu=4, nodes=nodes, tasks=tasks, walltime_ms=length)
+            before = len(sink.plans)
+            scheduler.run(now)
+            for plan in sink.plans[before:]:
+                for start in plan.starts:
+                    job, task = int(start["job"]), int(start["task"])
+                    found.append((now, job, task))
+                    ends.append((now + jobs[job - 1][2], job, task))
+        assert not state.pending_tasks
+        return found
+
+    without = starts("")
+    assert starts("zone") == starts("rack") == starts(NODE) == without
+
+
+def in_domain(state: State, row: int, level: str) -> object:
+    """What tells its domain of a level from others; None: it is in none."""
+    if level == NODE:
+        return row
+    path = state.domains.path_of(row)
+    at = state.config.levels.index(level)
+    return path[: at + 1] if path[at] else None
+
+
+class Judge:
+    """Follows plans with a table of its own of what is free, and says which nodes each start should have."""
+
+    def __init__(self, state: State, specs: dict[int, ClassSpec], score: str) -> None:
+        self.state, self.specs, self.score = state, specs, score
+        self.free = {row: int(state.nodes.capacity[row, 0]) for row in range(len(state.nodes.names))}
+        self.held: dict[tuple[int, int], list[int]] = {}
+        order = np.argsort([int(state.nodes.rows[row, L.N_PLACE]) for row in self.free])
+        self.order = [int(row) for row in order]
+        """As the topology lists them."""
+        self.judged = 0
+
+    def end(self, job: int, task: int) -> None:
+        for row in self.held.pop((job, task)):
+            self.free[row] += self.specs[job].request["cpu"]
+
+    def follow(self, plan: Plan, *, alone: bool) -> None:
+        """alone: no reservation was there before, or is made by the plan: then nothing but the rule decides."""
+        for start in plan.starts:
+            job, task, first = (int(start[name]) for name in ("job", "task", "row_offset"))
+            rows = [int(row) for row in plan.rows[first : first + int(start["row_count"])]]
+            spec = self.specs[job]
+            if spec.preference is not None and alone:
+                self.check(spec, job, rows)
+                self.judged += 1
+            self.held[job, task] = rows
+            for row in rows:
+                self.free[row] -= spec.request["cpu"]
+                assert self.free[row] >= 0
+
+    def check(self, spec: ClassSpec, job: int, rows: list[int]) -> None:
+        """That these are the nodes which the rule names."""
+        usable = [row for row in self.order if self.free[row] >= spec.request["cpu"]]
+        if spec.within:
+            usable = [row for row in usable if in_domain(self.state, row, spec.within) is not None]
+        if spec.within and spec.nodes > 1:
+            usable = self.in_one(spec, job, usable, rows)
+        assert rows == [row for row in self.order if row in self.greedy(spec, job, usable)]
+
+    def in_one(self, spec: ClassSpec, job: int, usable: list[int], rows: list[int]) -> list[int]:
+        """The usable nodes of the domain that was chosen, which is one of the best."""
+        found = Counter(in_domain(self.state, row, spec.within) for row in usable)
+        price = {
+            domain: (self.around(spec, job, domain, usable), count)
+            for domain, count in found.items()
+            if count >= spec.nodes
+        }
+        (mine,) = {in_domain(self.state, row, spec.within) for row in rows}
+        assert price[mine] == min(price.values())
+        return [row for row in usable if in_domain(self.state, row, spec.within) == mine]
+
+    def around(self, spec: ClassSpec, job: int, domain: object, usable: list[int]) -> float:
+        """How many nodes the job holds in the domain around another, where it is spread over wider ones."""
+        assert spec.preference is not None
+        level, levels = spec.preference.spread, self.state.config.levels
+        if level not in levels or levels.index(level) > levels.index(spec.within):
+            return 0
+        row = next(row for row in usable if in_domain(self.state, row, spec.within) == domain)
+        return self.counts(job, level)[in_domain(self.state, row, level)]
+
+    def counts(self, job: int, level: str) -> dict[object, float]:
+        found: dict[object, float] = {in_domain(self.state, row, level): 0 for row in self.free}
+        for (whose, _task), rows in self.held.items():
+            for row in rows if whose == job else ():
+                found[in_domain(self.state, row, level)] += 1
+        return found | {None: inf}
+
+    def greedy(self, spec: ClassSpec, job: int, usable: list[int]) -> Sequence[int]:
+        """One node after the other: where the job has fewest, of these the best, of these the first."""
+        assert spec.preference is not None
+        level = spec.preference.spread
+        counts = self.counts(job, level)
+        left, chosen = list(usable), []
+        for _ in range(spec.nodes):
+            best = min(left, key=lambda row: (counts[in_domain(self.state, row, level)], -self.score_of(spec, row)))
+            left.remove(best)
+            chosen.append(best)
+            counts[in_domain(self.state, best, level)] += 1
+        return chosen
+
+    def score_of(self, spec: ClassSpec, row: int) -> float:
+        left = (self.free[row] - spec.request["cpu"]) / int(self.state.nodes.capacity[row, 0])
+        return {"first-fit": 0.0, "best-fit": 1 - left, "worst-fit": left}[self.score]
+
+
+SPREADS = (NODE, "zone", "rack", "")
+
+
+@settings(max_examples=examples(150), deadline=None)
+@given(st.data())
+def test_each_start_is_on_the_nodes_that_the_rule_names(data: st.DataObject) -> None:
+    """Arrays and gangs, spread and not, within domains and not, on nodes of which some are in no domain; slices are cut
+    anywhere, attempts end and are run again."""
+    placement = data.draw(st.sampled_from(["first-fit", "best-fit", "worst-fit"]))
+    config = EngineConfig(
+        levels=LEVELS,
+        backfill=data.draw(st.sampled_from(list(Backfill))),
+        placement=placement,
+        slice_starts=data.draw(st.sampled_from([1, 3, 10_000])),
+    )
+    drawn = st.tuples(st.sampled_from(["z1", "z2", ""]), st.sampled_from(["r1", "r2", "r3", ""]))
+    paths = data.draw(st.lists(drawn, min_size=2, max_size=9))
+    cores = [data.draw(st.sampled_from([4, 8])) for _ in paths]
+    nodes = [
+        NodeSpec(f"n{at}", {"cpu": cpu}, domains=path) for at, (path, cpu) in enumerate(zip(paths, cores, strict=True))
+    ]
+    state = new_state(config)
+    sink = Starts()
+    scheduler = Scheduler(state, sink)
+    scheduler.feed(NodesChanged(tuple(nodes)))
+    specs: dict[int, ClassSpec] = {}
+    judge = Judge(state, specs, placement)
+    for now in range(data.draw(st.integers(3, 12))):
+        if data.draw(st.booleans()) or not judge.held:
+            job = len(specs) + 1
+            spread = data.draw(st.sampled_from(SPREADS))
+            specs[job] = ClassSpec(
+                {"cpu": data.draw(st.integers(1, 3))},
+                data.draw(st.integers(1, 4)),
+                within=data.draw(st.sampled_from(["", "", "zone", "rack"])),
+                preference=Preference(spread) if spread else None,
+            )
+            rows = submit_rows(1)
+            rows["job"], rows["tasks"], rows["walltime_ms"] = job, data.draw(st.integers(1, 4)), 50
+            scheduler.feed(JobsSubmitted(rows, (specs[job],), (OwnerSpec(),)))
+        else:
+            job, task = data.draw(st.sampled_from(sorted(judge.held)))
+            judge.end(job, task)
+            ends = np.zeros(1, END)
+            attempt = next(int(run["attempt"]) for run in running(state) if (run["job"], run["task"]) == (job, task))
+            ends["job"], ends["task"], ends["attempt"] = job, task, attempt
+            ends["requeue"] = data.draw(st.integers(0, 1))
+            scheduler.feed(AttemptsEnded(ends))
+        before, reserved = len(sink.plans), reservations(state).shape[0]
+        scheduler.run(now)
+        for plan in sink.plans[before:]:
+            judge.follow(plan, alone=reserved == 0 and plan.reservations.shape[0] == 0)
+            reserved = reserved or plan.reservations.shape[0]
+        check_invariants(state)
