@@ -139,6 +139,9 @@ class JobOptions(TypedDict, total=False):
     """Not in a domain with work of that label: 'app@node' (its own), 'app=web@rack' (docs/affinity.md)."""
     together: str | Sequence[str]
     """In domains in which work of that label runs, written alike."""
+    prefer_apart: str | Sequence[str]
+    """The same, rather than required: 'app@node', 'app=web@rack:30' with a weight from 1 to 100 (the default)."""
+    prefer_together: str | Sequence[str]
     gates: str | JobGate | Sequence[str | JobGate]
     """Services of the node that let each attempt begin, or end: 'stage,policy=elsewhere,argument=genome'."""
     sandbox: bool | str | Sequence[str]
@@ -259,7 +262,7 @@ def spec_from_options(
         plain["exclude"] = listed(given["exclude"])
     if "tolerate" in given:
         plain["tolerate"] = listed(given["tolerate"])
-    for field in ("apart", "together"):
+    for field in ("apart", "together", "prefer_apart", "prefer_together"):
         if field in given:
             plain[field] = listed(given[field])
     if "gates" in given:

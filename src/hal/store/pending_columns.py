@@ -94,6 +94,8 @@ class _Asked(Struct, frozen=True):
     movable: bool | None = None
     apart: Raw = Raw(b"")
     together: Raw = Raw(b"")
+    prefer_apart: Raw = Raw(b"")
+    prefer_together: Raw = Raw(b"")
     labels: dict[str, str] = {}
     user: str = ""
     nodes: int = 1
@@ -129,7 +131,7 @@ class _Asked(Struct, frozen=True):
     def _social(self) -> tuple[Any, ...]:
         """What affinity asks of it, and what others may ask of it; () where nothing is."""
         labels = followed(self.labels)
-        terms = bytes(self.apart), bytes(self.together)
+        terms = tuple(map(bytes, (self.apart, self.together, self.prefer_apart, self.prefer_together)))
         return (self.user, labels, *terms) if labels or any(terms) else ()
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from hal.core.engine import State, new_state
 from hal.core.engine.checks.invariants import check_invariants
-from hal.core.engine.classes import NODE, ClassSpec, OwnerSpec, Preference
+from hal.core.engine.classes import NODE, ClassSpec, Liking, OwnerSpec, Preference, Term
 from hal.core.engine.config import Backfill, EngineConfig
 from hal.core.engine.events import END, AttemptsEnded, ConfigChanged, JobsSubmitted, NodesChanged, NodeSpec, submit_rows
 from hal.core.engine.plan import Plan
@@ -26,6 +26,7 @@ from tests.examples import examples
 
 ALL = pytest.mark.parametrize("backfill", list(Backfill))
 LEVELS = ("zone", "rack")
+WEB, DB = "ann app=web", "ann app=db"
 
 
 def zones(*racks: tuple[int, ...], cpu: int = 4) -> list[NodeSpec]:
@@ -47,14 +48,23 @@ def cluster(
 
 
 def submit(
-    scheduler: Scheduler, job: int, *, spread: str = "", cpu: int = 1, nodes: int = 1, within: str = "", **columns: int
+    scheduler: Scheduler,
+    job: int,
+    *,
+    spread: str = "",
+    near: Sequence[Liking] = (),
+    labels: Sequence[str] = (),
+    cpu: int = 1,
+    nodes: int = 1,
+    within: str = "",
+    **columns: int,
 ) -> None:
     rows = submit_rows(1)
     rows["job"] = job
     for name, value in columns.items():
         rows[name] = value
-    preference = Preference(spread) if spread else None
-    spec = ClassSpec({"cpu": cpu}, nodes, within=within, preference=preference)
+    preference = Preference(spread, tuple(near)) if spread or near else None
+    spec = ClassSpec({"cpu": cpu}, nodes, within=within, labels=tuple(labels), preference=preference)
     scheduler.feed(JobsSubmitted(rows, (spec,), (OwnerSpec(),)))
 
 
@@ -120,6 +130,20 @@ def test_over_nodes_tasks_share_one_only_where_they_must(backfill: Backfill) -> 
 
 
 @ALL
+def test_over_nodes_it_needs_no_topology(backfill: Backfill) -> None:
+    """Tasks, and gangs beside what the job holds already."""
+    nodes = [NodeSpec(f"n{number}", {"cpu": 2}) for number in range(1, 5)]
+    state, _, scheduler = engine(EngineConfig(backfill=backfill), *nodes)
+    submit(scheduler, 1, spread=NODE, tasks=3, walltime_ms=100)
+    submit(scheduler, 2, spread=NODE, nodes=2, tasks=2, walltime_ms=100)
+    scheduler.run(0)
+    check_invariants(state)
+    assert where(state) == {
+        (1, 0): ["n1"], (1, 1): ["n2"], (1, 2): ["n3"], (2, 0): ["n1", "n2"], (2, 1): ["n3", "n4"],
+    }  # fmt: skip
+
+
+@ALL
 def test_what_is_in_no_domain_is_used_last(backfill: Backfill) -> None:
     """n1 says nothing of its zone; n2 has room for one more."""
     nodes = (NodeSpec("n1", {"cpu": 4}), NodeSpec("n2", {"cpu": 2}, domains=("z1", "r1")))
@@ -164,6 +188,76 @@ def test_preferences_that_nobody_has_are_forgotten() -> None:
 
 
 @ALL
+def test_work_goes_near_what_it_would_be_beside_while_there_is_room(backfill: Backfill) -> None:
+    """The database is on n3, in zone z2. Of three tasks that like it two fit on its node."""
+    state, scheduler, _ = cluster(*zones((2,), (2,), cpu=3), backfill=backfill)
+    submit(scheduler, 1, cpu=3, tasks=2, walltime_ms=100)
+    scheduler.run(0)
+    submit(scheduler, 2, labels=[DB], walltime_ms=100)
+    scheduler.run(1)
+    assert where(state)[2, 0] == ["n3"]
+    scheduler.feed(ended(1))
+    submit(scheduler, 3, near=[Liking(Term(DB, NODE), 100)], tasks=3, walltime_ms=50)
+    scheduler.run(2)
+    check_invariants(state)
+    assert [where(state)[3, task] for task in range(3)] == [["n3"], ["n3"], ["n1"]]
+
+
+@ALL
+def test_tasks_that_would_be_apart_share_a_node_only_where_they_must(backfill: Backfill) -> None:
+    """By their own label, slice by slice: no start waits for it."""
+    state, scheduler, _ = cluster(*zones((2,)), backfill=backfill)
+    submit(scheduler, 1, labels=[WEB], near=[Liking(Term(WEB, NODE), -100)], tasks=4, walltime_ms=100)
+    scheduler.run(0)
+    check_invariants(state)
+    assert sorted(nodes for (nodes,) in where(state).values()) == ["n1", "n1", "n1", "n2"]
+
+
+@ALL
+def test_the_heavier_of_two_terms_decides(backfill: Backfill) -> None:
+    """n1 has the web, n2 the database; no other node has either."""
+    state, scheduler, _ = cluster(*zones((1, 1, 1)), backfill=backfill)
+    submit(scheduler, 1, labels=[WEB], cpu=3, walltime_ms=100)
+    submit(scheduler, 2, labels=[DB], cpu=3, walltime_ms=100)
+    scheduler.run(0)
+    assert (where(state)[1, 0], where(state)[2, 0]) == (["n1"], ["n2"])
+    submit(scheduler, 3, near=[Liking(Term(WEB, "rack"), 30), Liking(Term(DB, "rack"), 31)], walltime_ms=100)
+    submit(scheduler, 4, near=[Liking(Term(WEB, "zone"), -30), Liking(Term(DB, "rack"), -31)], walltime_ms=100)
+    scheduler.run(1)
+    check_invariants(state)
+    assert (where(state)[3, 0], where(state)[4, 0]) == (["n2"], ["n1"])
+
+
+@ALL
+def test_what_it_liked_may_end_and_then_placement_decides(backfill: Backfill) -> None:
+    state, scheduler, _ = cluster(*zones((1,), (1,), cpu=2), backfill=backfill)
+    submit(scheduler, 1, cpu=2, walltime_ms=100)
+    submit(scheduler, 2, labels=[WEB], walltime_ms=100)
+    scheduler.run(0)
+    scheduler.feed(ended(1, 2))
+    submit(scheduler, 3, near=[Liking(Term(WEB, NODE), 100)], walltime_ms=100)
+    scheduler.run(1)
+    check_invariants(state)
+    assert where(state) == {(3, 0): ["n1"]}
+
+
+def test_labels_that_only_preferred_terms_name_keep_nobody_from_preempting_or_moving() -> None:
+    """They concern where it starts; a required term would concern its claims, too."""
+    state, scheduler, _ = cluster(*zones((2,)))
+    submit(scheduler, 1, labels=[WEB], walltime_ms=100)
+    submit(scheduler, 2, near=[Liking(Term(WEB, NODE), 5)], walltime_ms=100)
+    submit(scheduler, 3, labels=[DB], walltime_ms=100)
+    scheduler.run(0)
+    flags = {
+        spec.labels or spec.preference: int(state.catalogue.classes[number, L.C_AFFINE])
+        for number, spec in enumerate(state.catalogue.class_specs)
+        if spec is not None
+    }
+    assert sorted(flags.values()) == [0, 2, 2]
+    assert flags[(DB,)] == 0
+
+
+@ALL
 def test_work_starts_when_it_would_without(backfill: Backfill) -> None:
     """Whole nodes, equal ones: which of them are taken changes no start."""
     shared = np.random.default_rng(5)
@@ -204,6 +298,8 @@ def in_domain(state: State, row: int, level: str) -> object:
     """What tells its domain of a level from others; None: it is in none."""
     if level == NODE:
         return row
+    if not level:
+        return None
     path = state.domains.path_of(row)
     at = state.config.levels.index(level)
     return path[: at + 1] if path[at] else None
@@ -246,6 +342,8 @@ class Judge:
             usable = [row for row in usable if in_domain(self.state, row, spec.within) is not None]
         if spec.within and spec.nodes > 1:
             usable = self.in_one(spec, job, usable, rows)
+        if spec.preference is not None and not spec.preference.spread and spec.nodes > 1:
+            return  # placed compactly, by score only within a domain: see test_topology
         assert rows == [row for row in self.order if row in self.greedy(spec, job, usable)]
 
     def in_one(self, spec: ClassSpec, job: int, usable: list[int], rows: list[int]) -> list[int]:
@@ -270,6 +368,8 @@ class Judge:
         return self.counts(job, level)[in_domain(self.state, row, level)]
 
     def counts(self, job: int, level: str) -> dict[object, float]:
+        if not level:
+            return {None: 0}
         found: dict[object, float] = {in_domain(self.state, row, level): 0 for row in self.free}
         for (whose, _task), rows in self.held.items():
             for row in rows if whose == job else ():
@@ -289,22 +389,39 @@ class Judge:
             counts[in_domain(self.state, best, level)] += 1
         return chosen
 
-    def score_of(self, spec: ClassSpec, row: int) -> float:
+    def score_of(self, spec: ClassSpec, row: int) -> int:
+        """In millionths, as scores are rounded."""
         left = (self.free[row] - spec.request["cpu"]) / int(self.state.nodes.capacity[row, 0])
-        return {"first-fit": 0.0, "best-fit": 1 - left, "worst-fit": left}[self.score]
+        tight = int(np.floor((1 - left) * 1e6 + 0.5))
+        score = {"first-fit": 0, "best-fit": tight, "worst-fit": 1_000_000 - tight}[self.score]
+        assert spec.preference is not None
+        return score + sum(10_000 * like.weight for like in spec.preference.near if self.is_near(row, like.term))
+
+    def is_near(self, row: int, term: Term) -> bool:
+        """Whether work with the label of a term runs in its domain."""
+        mine = in_domain(self.state, row, term.level)
+        return mine is not None and any(
+            in_domain(self.state, other, term.level) == mine
+            for (job, _task), rows in self.held.items()
+            if term.label in self.specs[job].labels
+            for other in rows
+        )
 
 
 SPREADS = (NODE, "zone", "rack", "")
+LABELS = ((), (WEB,), (DB,), (WEB, DB))
+TERMS = [Term(label, level) for label in (WEB, DB) for level in (NODE, "zone", "rack")]
 
 
 @settings(max_examples=examples(150), deadline=None)
 @given(st.data())
 def test_each_start_is_on_the_nodes_that_the_rule_names(data: st.DataObject) -> None:
-    """Arrays and gangs, spread and not, within domains and not, on nodes of which some are in no domain; slices are cut
-    anywhere, attempts end and are run again."""
+    """Arrays and gangs, spread and not, near other work and away from it, within domains and not; some nodes are in no
+    domain; slices are cut anywhere, attempts end and are run again."""
     placement = data.draw(st.sampled_from(["first-fit", "best-fit", "worst-fit"]))
+    levels = data.draw(st.sampled_from([LEVELS, LEVELS, ()]))
     config = EngineConfig(
-        levels=LEVELS,
+        levels=levels,
         backfill=data.draw(st.sampled_from(list(Backfill))),
         placement=placement,
         slice_starts=data.draw(st.sampled_from([1, 3, 10_000])),
@@ -324,12 +441,15 @@ def test_each_start_is_on_the_nodes_that_the_rule_names(data: st.DataObject) -> 
     for now in range(data.draw(st.integers(3, 12))):
         if data.draw(st.booleans()) or not judge.held:
             job = len(specs) + 1
-            spread = data.draw(st.sampled_from(SPREADS))
+            spread = data.draw(st.sampled_from(SPREADS if levels else (NODE, "")))
+            terms = data.draw(st.lists(st.sampled_from(TERMS if levels else TERMS[::3]), unique=True, max_size=2))
+            near = tuple(Liking(term, data.draw(st.integers(-100, 100).filter(bool))) for term in terms)
             specs[job] = ClassSpec(
                 {"cpu": data.draw(st.integers(1, 3))},
                 data.draw(st.integers(1, 4)),
-                within=data.draw(st.sampled_from(["", "", "zone", "rack"])),
-                preference=Preference(spread) if spread else None,
+                within=data.draw(st.sampled_from(["", "", *levels])),
+                labels=data.draw(st.sampled_from(LABELS)),
+                preference=Preference(spread, near) if spread or near else None,
             )
             rows = submit_rows(1)
             rows["job"], rows["tasks"], rows["walltime_ms"] = job, data.draw(st.integers(1, 4)), 50

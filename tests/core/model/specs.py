@@ -186,6 +186,8 @@ def job_specs(draw: st.DrawFn) -> JobSpec:
         exclude=tuple(draw(st.lists(labels, max_size=3, unique=True))),
         movable=draw(st.none() | st.booleans()),
         apart=tuple(draw(st.lists(terms, max_size=2, unique=True))),
+        prefer_apart=tuple(draw(st.lists(terms, max_size=2, unique=True))),
+        prefer_together=tuple(f"{term}:7" for term in draw(st.lists(terms, max_size=2, unique=True))),
         together=tuple(draw(st.lists(terms, max_size=2, unique=True))),
         tolerate=tuple(draw(st.lists(labels, max_size=3, unique=True))),
         gates=draw(gates()),

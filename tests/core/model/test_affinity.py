@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hal.core.model import SpecError
-from hal.core.model.affinity import MAX_TERMS, affinity_of, followed
+from hal.core.model.affinity import MAX_TERMS, affinity_of, followed, level_of, preferred_of
 from hal.core.model.job import JobSpec, check_spec
 
 
@@ -44,3 +44,30 @@ def test_what_is_no_term_is_refused(terms: tuple[str, ...], message: str) -> Non
         spec = JobSpec(command=("true",), labels={"app": "web"}, **{field: terms})  # type: ignore[arg-type]
         with pytest.raises(SpecError, match=message.replace("apart", field)):
             check_spec(spec)
+
+
+def test_a_preferred_term_has_a_weight_or_the_most() -> None:
+    """Behind its level."""
+    assert preferred_of("app=db@rack:7", {}, "prefer_apart") == (("app", "db", "rack"), 7)
+    assert preferred_of("app@node", {"app": "web"}, "prefer_apart") == (("app", "web", "node"), 100)
+    assert (level_of("app=db@dc/row:7"), level_of("app=db@node")) == ("dc/row", "node")
+
+
+@pytest.mark.parametrize(
+    ("terms", "message"),
+    [
+        (("app=a@node:0",), "no weight from 1 to 100"),
+        (("app=a@node:101",), "no weight from 1 to 100"),
+        (("app=a@node:",), "no weight from 1 to 100"),
+        (("app=a@node:1.5",), "no weight from 1 to 100"),
+        (("app=a:5",), "is not KEY"),
+        (("app=a@node:1", "app=a@node:2"), "named twice"),
+        (tuple(f"app=a{number}@node:1" for number in range(MAX_TERMS + 1)), "at most"),
+    ],
+)
+def test_what_is_no_preferred_term_is_refused(terms: tuple[str, ...], message: str) -> None:
+    """With the field in front."""
+    spec = JobSpec(user="ann", command=("true",), prefer_together=terms)
+    with pytest.raises(SpecError, match=message) as caught:
+        check_spec(spec)
+    assert str(caught.value).startswith("prefer_together")

@@ -216,6 +216,18 @@ _JOB_OPTIONS = (
         help="In a domain in which work of that label runs: app=db@rack. Repeatable.",
     ),
     click.option(
+        "--prefer-apart",
+        metavar="KEY[=VALUE]@LEVEL[:WEIGHT]",
+        multiple=True,
+        help="Rather not in one domain with work of that label; WEIGHT is 1 to 100 (default): app@rack:30. Repeatable.",
+    ),
+    click.option(
+        "--prefer-together",
+        metavar="KEY[=VALUE]@LEVEL[:WEIGHT]",
+        multiple=True,
+        help="Rather in a domain in which work of that label runs: app=db@rack. Repeatable.",
+    ),
+    click.option(
         "--gate",
         metavar="NAME[,FIELD=VALUE...]",
         multiple=True,
@@ -305,7 +317,7 @@ def options_of(given: Mapping[str, Any]) -> JobOptions:
         out["tolerate"] = [taint for text in given["tolerate"] for taint in text.split(",")]
     if given["movable"] is not None:
         out["movable"] = given["movable"]
-    for field in ("apart", "together"):
+    for field in ("apart", "together", "prefer_apart", "prefer_together"):
         if given[field]:
             out[field] = [term for text in given[field] for term in text.split(",")]
     if given["gate"]:

@@ -311,6 +311,8 @@ def _render_job(screen: Screen, info: JobInfo, used: str = "", places: Mapping[s
             "movable": "yes" if spec.get("movable") else "",
             "apart": ", ".join(spec.get("apart", ())),
             "together": ", ".join(spec.get("together", ())),
+            "rather apart": ", ".join(spec.get("prefer_apart", ())),
+            "rather together": ", ".join(spec.get("prefer_together", ())),
             "tolerates": ", ".join(spec.get("tolerate", ())),
             "secrets": ", ".join(spec.get("secrets", ())),
             "gates": ", ".join(f"{gate['name']} ({_gate_fields(gate)})" for gate in spec.get("gates", ())),

@@ -50,11 +50,19 @@ NODE = "node"
 """The level of a term whose domains are single nodes."""
 
 
+class Liking(msgspec.Struct, frozen=True, order=True):
+    """A term that adds to the score of nodes near such work as runs: hundredths, negative where it keeps away."""
+
+    term: Term
+    weight: int
+
+
 class Preference(msgspec.Struct, frozen=True):
     """What work would rather have; it never waits for it. spread: a level of the topology, or NODE, over whose domains
-    the nodes of its tasks are as evenly as there is room; "" = it does not matter."""
+    the nodes of its tasks are as evenly as there is room; "" = it does not matter. near: what it would be beside."""
 
     spread: str = ""
+    near: tuple[Liking, ...] = ()
 
 
 class ClassSpec(msgspec.Struct, frozen=True):

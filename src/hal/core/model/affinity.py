@@ -19,6 +19,8 @@ FOLLOWED: Final = "app"
 _LABEL: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_./-]{0,126}[A-Za-z0-9])?")
 MAX_TERMS: Final = 8
 """Terms of each kind that one job may have."""
+MAX_WEIGHT: Final = 100
+"""Of a preferred term, and where it has none: as much as lies between the worst and the best node of a placement."""
 
 
 class Affinity(NamedTuple):
@@ -71,6 +73,48 @@ def affinity_of(text: str, labels: Mapping[str, str], field: str) -> Affinity:
             hint=f"write {shown(key)}=VALUE@{shown(level)}, or give it the label (--label {shown(key)}=VALUE)",
         )
     return Affinity(key, value if "=" in named else labels[key], level)
+
+
+class PreferredAffinity(NamedTuple):
+    """A term that a job would rather have met; weight: 1 to MAX_WEIGHT."""
+
+    term: Affinity
+    weight: int
+
+
+def preferred_of(text: str, labels: Mapping[str, str], field: str) -> PreferredAffinity:
+    """A preferred term from `KEY[=VALUE]@LEVEL[:WEIGHT]`.
+
+    Raises:
+        SpecError: names the field and what to write.
+    """
+    named, mark, level = text.rpartition("@")
+    level, weighed, weight = level.partition(":")
+    if weighed and not (weight.isascii() and weight.isdigit() and 1 <= int(weight[:4]) <= MAX_WEIGHT):
+        raise SpecError(
+            f"{field}: '{shown(text)}' has no weight from 1 to {MAX_WEIGHT} behind ':'", hint="app=web@rack:50"
+        )
+    term = affinity_of(f"{named}{mark}{level}", labels, field)
+    return PreferredAffinity(term, int(weight) if weighed else MAX_WEIGHT)
+
+
+def level_of(text: str) -> str:
+    """The level of a term or a preferred one, as it is written."""
+    return text.rpartition("@")[2].partition(":")[0]
+
+
+def check_preferred(terms: Sequence[str], labels: Mapping[str, str], field: str) -> None:
+    """Check all preferred terms of a kind.
+
+    Raises:
+        SpecError: names the field and the term.
+    """
+    if len(terms) > MAX_TERMS:
+        raise SpecError(f"{field}: {len(terms)} terms; at most {MAX_TERMS} are allowed")
+    read = [preferred_of(text, labels, field).term for text in terms]
+    for text, term in zip(terms, read, strict=True):
+        if read.count(term) > 1:
+            raise SpecError(f"{field}: '{shown(text)}' is named twice")
 
 
 def check_terms(terms: Sequence[str], labels: Mapping[str, str], field: str) -> None:

@@ -15,7 +15,7 @@ from typing import Annotated, Any, ClassVar, Final, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
-from hal.core.model.affinity import NODE_LEVEL, check_terms
+from hal.core.model.affinity import NODE_LEVEL, check_preferred, check_terms
 from hal.core.model.array import ArrayRange
 from hal.core.model.bundle import CollectWhen, FilesOrder, check_patterns
 from hal.core.model.dependency import (
@@ -322,6 +322,14 @@ class JobSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
         tuple[str, ...],
         Meta(description="KEY[=VALUE]@LEVEL: in domains in which work of that label runs; see affinity.md"),
     ] = ()
+    prefer_apart: Annotated[
+        tuple[str, ...],
+        Meta(description="KEY[=VALUE]@LEVEL[:WEIGHT]: rather not in a domain with work of that label; see affinity.md"),
+    ] = ()
+    prefer_together: Annotated[
+        tuple[str, ...],
+        Meta(description="KEY[=VALUE]@LEVEL[:WEIGHT]: rather in domains with work of that label; see affinity.md"),
+    ] = ()
     gates: Annotated[
         tuple[JobGate, ...], Meta(description="services of the node that let each attempt begin, or end; see gates.md")
     ] = ()
@@ -448,6 +456,8 @@ def check_spec(spec: JobSpec, known: JobSpec | None = None) -> JobSpec:
     check_tolerated(spec.tolerate)
     check_terms(spec.apart, spec.labels, "apart")
     check_terms(spec.together, spec.labels, "together")
+    check_preferred(spec.prefer_apart, spec.labels, "prefer_apart")
+    check_preferred(spec.prefer_together, spec.labels, "prefer_together")
     if spec.within:
         check_level_name(spec.within, "within")
     spec = _check_pack(spec)

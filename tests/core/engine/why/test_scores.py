@@ -8,10 +8,10 @@ from msgspec.structs import replace
 
 from hal.core.engine import State, apply, cycle, new_state
 from hal.core.engine.checks.digest import state_digest
-from hal.core.engine.classes import ClassSpec, OwnerSpec, Preference
+from hal.core.engine.classes import NODE, ClassSpec, Liking, OwnerSpec, Preference, Term
 from hal.core.engine.config import EngineConfig
 from hal.core.engine.errors import EngineError
-from hal.core.engine.events import INF, JobsSubmitted, NodesChanged, NodeSpec, PlanAssumed, submit_rows
+from hal.core.engine.events import INF, JobsCancelled, JobsSubmitted, NodesChanged, NodeSpec, PlanAssumed, submit_rows
 from hal.core.engine.policies import register
 from hal.core.engine.why.scores import score_of_nodes
 from hal.core.interfaces import NodeView, PolicyInfo, Request
@@ -107,3 +107,20 @@ def test_nodes_of_a_job_that_is_spread_are_in_the_order_of_the_choice() -> None:
     assert found.spread == "zone"
     assert [(one.node, one.held) for one in found.nodes] == [("n0", 0), ("n4", 0), ("n2", 0), ("n1", 1), ("n3", None)]
     assert found.nodes[0].node == state.nodes.names[int(cycle(state, 0, max_starts=1).rows[0])]
+
+
+def test_preferred_terms_are_a_part_of_the_score() -> None:
+    """The web runs on n3, which is still the tightest by more than the term takes away."""
+    state = waiting("best-fit", {"cpu": 1_000})
+    rows = submit_rows(2)
+    rows["job"], rows["class_index"], rows["walltime_ms"] = (2, 3), (0, 1), INF
+    web = ClassSpec({"cpu": 500}, labels=("ann app=web",))
+    far = ClassSpec({"cpu": 500}, preference=Preference(near=(Liking(Term("ann app=web", NODE), -60),)))
+    apply(state, JobsCancelled(np.array([1])))
+    apply(state, JobsSubmitted(rows, (web, far), (OwnerSpec(),)))
+    apply(state, PlanAssumed(cycle(state, 0, max_starts=1)))
+    found = score_of_nodes(state, 3, 9)
+    best = found.nodes[0]
+    assert best.node == "n3" == state.nodes.names[int(cycle(state, 0, max_starts=1).rows[0])]
+    assert {one.node: one.parts["affinity"] for one in found.nodes} == {"n0": 0, "n1": 0, "n2": 0, "n3": -0.6, "n4": 0}
+    assert (best.score, best.parts["placement"]) == (0.4, 1.0)

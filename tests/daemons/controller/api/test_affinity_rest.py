@@ -99,3 +99,23 @@ def test_a_level_that_is_not_declared_is_refused(hal_home: Path) -> None:
         assert kept.status_code == 200
 
     on_controller(hal_home, body, SITE)
+
+
+def test_preferred_terms_choose_among_what_is_free(hal_home: Path) -> None:
+    """The database is on n3; its friend goes there, its foe elsewhere, and both start when there is nothing else."""
+
+    async def body(hal: Running) -> None:
+        await site(hal)
+        there = [{"label": "hal.node", "op": "in", "values": ["n3"]}]
+        await hal.submit(SLEEP | {"labels": {"app": "db"}, "constraints": there})
+        await running(hal, 1)
+        (friend,) = await hal.submit(SLEEP | {"prefer_together": ["app=db@node"]})
+        await running(hal, 2)
+        assert await nodes_of(hal, friend) == ["n3"]
+        (foe,) = await hal.submit(WEB | {"prefer_apart": ["app=db@rack:40"], "array": "0-9"})
+        await running(hal, 12)
+        assert (await nodes_of(hal, foe)).count("n3") == 2
+        answer = await hal.http.post("/v1/jobs", json={"jobs": [WEB | {"prefer_apart": ["app=db@rak:40"]}]})
+        assert answer.json()["detail"].startswith("prefer_apart: no level 'rak'; did you mean 'rack'?")
+
+    on_controller(hal_home, body, SITE)

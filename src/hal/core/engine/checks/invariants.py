@@ -37,6 +37,7 @@ def check_invariants(state: State) -> None:
     _require(not state.meta[L.M_PARTED], "what affinity parts is to be asked again")
     runs = running(state)
     _check_addresses(state)
+    _check_preferences(state)
     _check_amounts(state, runs)
     _check_tasks(state, runs)
     _check_buckets(state)
@@ -357,6 +358,45 @@ def _admitted(state: State, spec: ClassSpec, shape: int, alike: list[list[int]])
     return admitted
 
 
+def _check_preferences(state: State) -> None:
+    """Classes and preferences lead to each other, and terms favour the nodes that they mean: judged piece by piece."""
+    catalogue = state.catalogue
+    for spec, row in zip(catalogue.class_specs, catalogue.classes[:, L.C_PREFERENCE], strict=False):
+        if spec is not None:
+            known = catalogue.preference_specs[int(row)]
+            _require(known == spec.preference, "a class has another preference", known, spec.preference)
+    held = _held(state)
+    for preference, row in catalogue.preference_ids.items():
+        if preference.near:
+            favour = [0] * len(state.nodes.names)
+            for like in preference.near:
+                there = [
+                    at for what, at, begun in held if like.term.label in what.labels and (begun or like.weight < 0)
+                ]
+                for node in range(len(favour)):
+                    if any(_is_near(state, node, at, like.term.level) for at in there):
+                        favour[node] += 10_000 * like.weight
+            _require(catalogue.favours[row, : len(favour)].tolist() == favour, "favours are of another time", row)
+
+
+def _held(state: State) -> list[tuple[ClassSpec, int, bool]]:
+    """What holds which node, and whether it has begun there."""
+    held = []
+    for run in running(state):
+        what = state.catalogue.class_specs[int(run["class_id"])]
+        assert what is not None
+        held += [(what, row, bool(run["state"] != L.RUN_CLAIM)) for row in rows_of_run(state, int(run["run"]))]
+    return held
+
+
+def _is_near(state: State, one: int, other: int, level: str) -> bool:
+    """Whether two nodes are in one domain of a level."""
+    at = state.domains.level_of(level)
+    if level == NODE or at < 0:
+        return level == NODE and one == other
+    return bool(state.domains.domain_of[at, one] == state.domains.domain_of[at, other] > 0)
+
+
 def _parted(state: State, spec: ClassSpec) -> set[int]:
     """Rows from which affinity keeps a class: judged attempt by attempt and node by node."""
     if not spec.is_social:
@@ -364,16 +404,9 @@ def _parted(state: State, spec: ClassSpec) -> set[int]:
     rows = range(len(state.nodes.names))
 
     def near(one: int, other: int, level: str) -> bool:
-        at = state.domains.level_of(level)
-        if level == NODE or at < 0:
-            return level == NODE and one == other
-        return bool(state.domains.domain_of[at, one] == state.domains.domain_of[at, other] > 0)
+        return _is_near(state, one, other, level)
 
-    held = []
-    for run in running(state):
-        what = state.catalogue.class_specs[int(run["class_id"])]
-        assert what is not None
-        held += [(what, row, run["state"] != L.RUN_CLAIM) for row in rows_of_run(state, int(run["run"]))]
+    held = _held(state)
     away = set()
     for term in spec.apart:
         away |= {row for row in rows for what, at, _ in held if term.label in what.labels and near(row, at, term.level)}

@@ -1,9 +1,10 @@
-"""Affinity: which nodes work is kept from by what runs there, its own terms and those of others.
+"""Affinity: which nodes work is kept from by what runs there, its own terms and those of others, and which it prefers.
 
 Pure. A term names a label of work and a level: the work is in no domain of it (`apart`, which holds in both directions)
 or only in such (`together`). What runs is counted again when an attempt that matters to somebody has come or gone:
 O(running attempts, and nodes for each term), in whole columns. The result is taken from `allowed`, so that whatever
-asks which nodes a class may use, now or later, asks the same. Nothing is asked where no term names any work.
+asks which nodes a class may use, now or later, asks the same. Preferred terms add to the scores of nodes instead.
+Nothing is asked where no term names any work.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hal.core.engine.classes import NODE, ClassSpec, Term
+from hal.core.engine.classes import NODE, ClassSpec, Preference, Term
 from hal.core.engine.state import State
+from hal.core.kernels.passes.node_scores import SCORE_ONE
 from hal.core.kernels.structures import layout as L
 from hal.core.kernels.structures.arrays import Ints, Mask
 
@@ -33,13 +35,24 @@ def part_nodes(state: State) -> None:
     state.meta[L.M_PARTED] = 0
     social = {cset: spec for cset, spec in enumerate(state.catalogue.sets) if spec is not None and spec.is_social}
     affine = _affine(social)
-    _note_classes(state, affine)
+    liking = {row: preference for preference, row in state.catalogue.preference_ids.items() if preference.near}
+    liked = _liked(social, liking)
+    _note_classes(state, affine, liked, liking)
     nodes = state.nodes
     again = sorted(affine.keys() | nodes.parted)  # no others can have been parted, or be now
     nodes.parted = set(affine)
-    if not again:
+    if not again and not liking:
         return
-    near = _Near(state, affine)
+    near = _Near(state, liked | affine)
+    for row, preference in liking.items():
+        _favour(state, near, row, preference)
+    if again:
+        _part(state, near, affine, again)
+
+
+def _part(state: State, near: _Near, affine: dict[int, ClassSpec], again: list[int]) -> None:
+    """Take from what these sets admit the nodes that affinity keeps them from now."""
+    nodes = state.nodes
     rows = len(nodes.names)
     changed: Mask = np.zeros(rows, np.bool_)
     sets: list[int] = []
@@ -67,14 +80,34 @@ def _affine(social: dict[int, ClassSpec]) -> dict[int, ClassSpec]:
     }
 
 
-def _note_classes(state: State, affine: dict[int, ClassSpec]) -> None:
-    """Tell kernels which classes these are."""
+def _liked(social: dict[int, ClassSpec], liking: dict[int, Preference]) -> dict[int, ClassSpec]:
+    """Of these sets those that a preferred term names."""
+    named = {like.term.label for preference in liking.values() for like in preference.near}
+    return {cset: spec for cset, spec in social.items() if not named.isdisjoint(spec.labels)} if named else {}
+
+
+def _favour(state: State, near: _Near, row: int, preference: Preference) -> None:
+    """Work out what a preference adds to the score of each node as things are now."""
+    favour = np.zeros(len(state.nodes.names), np.int64)
+    for like in preference.near:
+        favour[near.beside(like.term, begun=like.weight > 0)] += like.weight * (SCORE_ONE // 100)
+    state.catalogue.favours[row, : favour.shape[0]] = favour
+
+
+def _note_classes(
+    state: State, affine: dict[int, ClassSpec], liked: dict[int, ClassSpec], liking: dict[int, Preference]
+) -> None:
+    """Tell kernels which classes terms concern, and which ones preferred terms alone."""
     catalogue = state.catalogue
     flags = np.zeros(len(catalogue.sets), np.int64)
+    flags[list(liked)] = 2
     flags[list(affine)] = 1
     classes = catalogue.classes[: len(catalogue.class_specs)]
     classes[:, L.C_AFFINE] = flags[catalogue.shapes[classes[:, L.C_SHAPE], L.S_CSET]]
-    state.meta[L.M_AFFINE] = int(bool(affine))
+    if liking:
+        rather = np.isin(classes[:, L.C_PREFERENCE], list(liking)) & (classes[:, L.C_AFFINE] == 0)
+        classes[rather, L.C_AFFINE] = 2
+    state.meta[L.M_AFFINE] = int(bool(affine or liking))
 
 
 def _held(state: State) -> Held:
@@ -127,6 +160,10 @@ class _Near:
             if there.size or term.label not in spec.labels:
                 away |= ~_near(self._state, there, term.level)
         return away
+
+    def beside(self, term: Term, *, begun: bool) -> Mask:
+        """The nodes in a domain with work that a term names; `begun`: with such as runs already."""
+        return _near(self._state, self._nodes(self._labelled.get(term.label, []), begun=begun), term.level)
 
     def _around(self, what: str | Term, level: str, csets: list[int]) -> Mask:
         known = self._known.get((what, level))

@@ -59,7 +59,7 @@ def _class_id(state: State, spec: ClassSpec) -> int:
     catalogue.classes[class_id] = 0
     catalogue.classes[class_id, L.C_PREFERENCE] = preference_id(state, spec.preference)
     catalogue.classes[class_id, : L.C_AFFINE] = (shape, spec.nodes, 0, int(spec.movable))
-    if spec.is_social:
+    if spec.is_social or (spec.preference is not None and spec.preference.near):
         state.meta[L.M_PARTED] = 1
     catalogue.class_ids[key] = class_id
     return class_id

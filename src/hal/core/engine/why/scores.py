@@ -26,6 +26,8 @@ from hal.core.kernels.structures.arrays import Ints
 TERMS: Final = ("best-fit", "least-loaded", "dot-product", "gpu-packing")
 """Rows 1 to WEIGHED - 1 of what `weigh` fills."""
 assert len(TERMS) == WEIGHED - 1
+PLACEMENT: Final = "placement"
+"""The part of a score that no preference adds."""
 OUTSIDE: Final = 1 << 40
 """In place of a count: the node is in no domain, and comes after all that are in some."""
 
@@ -83,6 +85,10 @@ def score_of_nodes(state: State, job: int, limit: int) -> ScoredNodes:
     score = state.plugins.score
     if score is not None:
         weighed[0, :rows] = scores_of(score, request_of(state, spec), node_view(state, reads=score.info.reads_advice))
+    parts = {PLACEMENT: weighed[0, :rows].copy()}
+    if spec.preference is not None and spec.preference.near:
+        parts["affinity"] = state.catalogue.favours[state.catalogue.classes[class_id, L.C_PREFERENCE], :rows]
+        weighed[0, :rows] += parts["affinity"]
     order, held = there, np.zeros(rows, np.int64)
     spread = spec.preference.spread if spec.preference is not None else ""
     if spec.preference is not None:
@@ -97,6 +103,7 @@ def score_of_nodes(state: State, job: int, limit: int) -> ScoredNodes:
                 state.nodes.names[row],
                 int(weighed[0, row]) / SCORE_ONE,
                 {name: int(weighed[at, row]) / SCORE_ONE for at, name in enumerate(TERMS, start=1)},
+                {name: int(part[row]) / SCORE_ONE for name, part in parts.items()} if len(parts) > 1 else {},
                 held=int(held[row]) if spread and held[row] < OUTSIDE else None,
             )
             for row in best.tolist()

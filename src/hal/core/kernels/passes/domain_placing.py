@@ -30,6 +30,7 @@ from hal.core.kernels.structures.layout import (
     DOMAIN_LAST,
     INF,
     KIND_RESERVED,
+    M_LEVELS,
     M_NODES,
     M_PLACEMENT,
     M_RESOURCES,
@@ -119,7 +120,7 @@ def _list_usable(t: Tables, entry: int, shape: int, end: int, first: int, last: 
     scored = entry >= 0 or t.meta[M_PLACEMENT] != PLACE_FIRST
     for place in range(first, last):
         t.choice[CHOICE_AHEAD, place] = count
-        node = t.node_order[place]
+        node = t.node_order[place] if t.meta[M_LEVELS] != 0 else place
         if t.open_now[cset, node] == 0 or not fits(t, t.free, node, shape, resources):
             continue
         if not may_start(t, node, shape):

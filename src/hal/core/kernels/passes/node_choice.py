@@ -25,6 +25,8 @@ from hal.core.kernels.rules.booked import booked_start
 from hal.core.kernels.structures.bounds import leads_on
 from hal.core.kernels.structures.jit import inner
 from hal.core.kernels.structures.layout import (
+    CHOICE_NODE,
+    CHOICE_RANKS,
     COUNT_LOG,
     COUNT_RESERVED,
     DOMAIN_FIRST,
@@ -32,6 +34,7 @@ from hal.core.kernels.structures.layout import (
     INF,
     KIND_RESERVED,
     M_BOOKINGS,
+    M_LEVELS,
     M_NODES,
     M_PLACEMENT,
     M_RESOURCES,
@@ -172,7 +175,7 @@ def choose_now(t: Tables, entry: int, line: int, shape: int, nodes: int, planned
     offset = t.pass_record[PASS_FIRST_NODE] + t.pass_record[PASS_NODES]
     if preferring:
         level = level_within(t, shape) if nodes > 1 else -1
-        choose_preferred(t, entry, _offer_candidates(t, count), nodes, level, scored, offset)
+        choose_preferred(t, entry, _list_candidates(t, count), nodes, level, scored, offset)
     elif by_domain(t, shape, nodes):
         offered = _offer_candidates(t, count)
         choose_offered(t, offered, nodes, level_within(t, shape), scored, t.start_nodes, offset)
@@ -187,6 +190,17 @@ def _offer_candidates(t: Tables, count: int) -> int:
     for k in range(count):
         offer(t, t.scratch[SCRATCH_CANDIDATES, k], t.scratch[SCRATCH_VALUES, k])
     return gather_offers(t)
+
+
+@inner
+def _list_candidates(t: Tables, count: int) -> int:
+    """The same where there may be no topology: then they are listed as they come."""
+    if t.meta[M_LEVELS] != 0:
+        return _offer_candidates(t, count)
+    for k in range(count):
+        t.choice[CHOICE_NODE, k] = t.scratch[SCRATCH_CANDIDATES, k]
+        t.choice[CHOICE_RANKS, k] = t.scratch[SCRATCH_VALUES, k]
+    return count
 
 
 @inner

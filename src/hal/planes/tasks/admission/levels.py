@@ -9,7 +9,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from hal.core.model import JobSpec, Never, Reason, SpecError
-from hal.core.model.affinity import NODE_LEVEL
+from hal.core.model.affinity import NODE_LEVEL, level_of
 from hal.core.model.policy_check import near
 from hal.core.model.topology.packing import packed_level
 from hal.core.model.topology.tree import Topology
@@ -24,7 +24,11 @@ def check_level(spec: JobSpec, topology: Topology | None) -> None:
     Raises:
         SpecError: it is not; names those that are.
     """
-    asked = {field: [text.rpartition("@")[2] for text in getattr(spec, field)] for field in ("apart", "together")}
+    terms = {
+        "apart": spec.apart, "together": spec.together,
+        "prefer_apart": spec.prefer_apart, "prefer_together": spec.prefer_together,
+    }  # fmt: skip
+    asked = {field: [level_of(text) for text in texts] for field, texts in terms.items()}
     asked["spread"] = [spec.spread] if spec.spread else []
     for field, named in asked.items():
         for level in named:

@@ -12,9 +12,9 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from hal.core.engine.classes import ClassSpec, Match, OwnerSpec, Preference, Requirement, Term
+from hal.core.engine.classes import ClassSpec, Liking, Match, OwnerSpec, Preference, Requirement, Term
 from hal.core.model import JobSpec, Resources
-from hal.core.model.affinity import affinity_of, followed
+from hal.core.model.affinity import affinity_of, followed, preferred_of
 from hal.core.model.devices import GPU, WHOLE, beside
 from hal.core.model.facts import GPUS_LABEL, NODE_LABEL, SANDBOX_LABEL, WHOLE_GPUS
 from hal.core.model.gpu_reserves import Asked, asked_beside
@@ -33,7 +33,7 @@ _SANDBOXES: Final = (Constraint(SANDBOX_LABEL, Operator.EXISTS),)
 
 ClassKey = tuple[
     Resources, int, str, tuple[Constraint, ...], tuple[Constraint, ...], tuple[str, ...], tuple[str, ...], str,
-    tuple[tuple[str, int], ...], bool, tuple[tuple[str, ...], ...], Asked, str,
+    tuple[tuple[str, int], ...], bool, tuple[tuple[str, ...], ...], Asked, Preference | None,
 ]  # fmt: skip
 
 
@@ -57,6 +57,16 @@ def _with_affinity(found: ClassSpec, spec: JobSpec) -> ClassSpec:
 
     labels = tuple(f"{spec.user} {label}" for label in followed(spec.labels))
     return replace(found, labels=labels, apart=terms(spec.apart), together=terms(spec.together))
+
+
+def preference_of(spec: JobSpec) -> Preference:
+    """What it would rather have; its terms see work of the same user only, too."""
+    near = []
+    for texts, sign in ((spec.prefer_together, 1), (spec.prefer_apart, -1)):
+        for text in texts:
+            term, weight = preferred_of(text, spec.labels, "")
+            near.append(Liking(Term(f"{spec.user} {term.label}", term.level), sign * weight))
+    return Preference(spec.spread, tuple(near))
 
 
 class Interning:
@@ -89,9 +99,10 @@ class Interning:
         # One node is within one domain wherever it is. What is packed is so until its wait is over (`jobs.packs`).
         within = (spec.within or packed_level(spec.pack)) if spec.nodes > 1 else ""
         social = _social(spec) if spec.labels or spec.apart or spec.together else ()
+        preference = preference_of(spec) if spec.spread or spec.prefer_apart or spec.prefer_together else None
         key = (
             spec.request, spec.nodes, within, spec.constraints, pool, spec.exclude, spec.tolerate, spec.booking,
-            licences, bool(spec.movable), social, asked, spec.spread,
+            licences, bool(spec.movable), social, asked, preference,
         )  # fmt: skip
         found = self._class_of.get(key)
         if found is None:
@@ -113,8 +124,8 @@ class Interning:
             )
             if social:
                 found = _with_affinity(found, spec)
-            if spec.spread:
-                found = replace(found, preference=Preference(spec.spread))
+            if preference is not None:
+                found = replace(found, preference=preference)
             self._class_of[key] = found
         return found
 

@@ -140,6 +140,8 @@ _FIXED_WHY: Final = {
     "sandbox": "what it is kept from is fixed at submission",
     "apart": "where it runs beside other work is fixed at submission",
     "together": "where it runs beside other work is fixed at submission",
+    "prefer_apart": "beside which work it would rather run is fixed at submission",
+    "prefer_together": "beside which work it would rather run is fixed at submission",
     "interactive": "whether people attach to it is fixed at submission",
     "on_hangup": "what a hangup does is fixed at submission",
 }
