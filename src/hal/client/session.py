@@ -5,10 +5,12 @@ Imports no NumPy.
 
 from __future__ import annotations
 
+import math
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any, Final, ParamSpec, TypeVar, cast
 
 from hal.client.sessions.answers import SessionFuture
 from hal.client.sessions.core import Options, SessionCore
@@ -17,11 +19,13 @@ from hal.client.sessions.errors import (
     TaskError,
     TaskLostError,
     TaskQuarantinedError,
+    TaskTimeoutError,
 )
 from hal.client.sessions.mapping import TaskMap
 from hal.core.model.errors import SpecError
 from hal.runtime.session_file import SessionFile, read_session_file
 from hal.runtime.shared_values import SharedValue, take_used
+from hal.runtime.task_context import depth_of_children, session_of_worker
 from hal.wire.frames.sessions import MAX_ATTEMPTS, MAX_PRIORITY
 
 __all__ = [
@@ -31,25 +35,57 @@ __all__ = [
     "TaskError",
     "TaskLostError",
     "TaskQuarantinedError",
+    "TaskTimeoutError",
+    "current_session",
     "open_session",
 ]
 
+MAX_TIMEOUT_S: Final = 30 * 86_400
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def open_session(session: SessionFile | str | Path) -> Session:
+def open_session(
+    session: SessionFile | str | Path,
+    *,
+    initializer: Callable[..., object] | None = None,
+    initargs: tuple[Any, ...] = (),
+) -> Session:
     """Connect to the broker of a session.
 
     Args:
         session: its file, or what is in it.
+        initializer: called with `initargs` in each worker before the first task of this client there; if it raises,
+            these tasks fail with InitializerError.
     Raises:
         UnreachableError: no broker answers.
         NotFoundError, DeniedError, SpecError: of the file.
     """
     if not isinstance(session, SessionFile):
         session = read_session_file(Path(session))
-    return Session(SessionCore(session))
+    return Session(SessionCore(session, initializer=initializer, arguments=initargs))
+
+
+def current_session() -> Session:
+    """The session of the task that calls this: a task may submit tasks.
+
+    While a task waits for the result of one of these, or for the next result of a `map`, other tasks run in its slot.
+
+    Raises:
+        RuntimeError: no task calls.
+    """
+    found = session_of_worker()
+    if found is None or not depth_of_children():
+        raise RuntimeError("only a task of a session has a session of its own")
+    with _opening:
+        if not _opened:
+            _opened.append(SessionCore(found[0], worker=found[1]))
+        return Session(_opened[0])
+
+
+_opening = threading.Lock()
+_opened: list[SessionCore] = []
+"""Of this process, if it is a worker, once a task has asked for it."""
 
 
 class Session(Executor):
@@ -65,13 +101,22 @@ class Session(Executor):
         self._core = core
         self._options = options or Options()
 
-    def options(self, *, priority: int | None = None, attempts: int | None = None, once: bool | None = None) -> Session:
+    def options(
+        self,
+        *,
+        priority: int | None = None,
+        attempts: int | None = None,
+        once: bool | None = None,
+        timeout: float | None = None,
+    ) -> Session:
         """Return the same session with other options for the tasks that are submitted through it.
 
         Args:
             priority: tasks of a higher one begin before others of this client.
             attempts: how often a task may run until it raises no exception.
             once: a task that may have begun is not run again when its worker dies; it fails with `TaskLostError`.
+            timeout: seconds that a task may run; then it is ended with its worker, and fails with `TaskTimeoutError`.
+                0: as long as it takes.
         Raises:
             SpecError: a value is out of its range.
         """
@@ -79,6 +124,8 @@ class Session(Executor):
             raise SpecError(f"priority {priority} of tasks", hint=f"between -{MAX_PRIORITY} and {MAX_PRIORITY}")
         if attempts is not None and not 1 <= attempts <= MAX_ATTEMPTS:
             raise SpecError(f"{attempts} attempts of a task", hint=f"between 1 and {MAX_ATTEMPTS}")
+        if timeout is not None and not 0 <= timeout <= MAX_TIMEOUT_S:
+            raise SpecError(f"a timeout of {timeout:g} s", hint=f"between 0 and {MAX_TIMEOUT_S}")
         old = self._options
         return Session(
             self._core,
@@ -86,6 +133,7 @@ class Session(Executor):
                 priority=old.priority if priority is None else priority,
                 attempts=old.attempts if attempts is None else attempts,
                 once=old.once if once is None else once,
+                timeout_ms=old.timeout_ms if timeout is None else math.ceil(timeout * 1_000),
             ),
         )
 
@@ -110,7 +158,7 @@ class Session(Executor):
             failed = SessionFuture(core, -1)
             failed.set_exception(error)
             return failed
-        return core.submit(fn, data, take_used(), self._options)
+        return core.submit(fn, data, take_used(), self._task_options())
 
     def put(self, value: Any) -> SharedValue:
         """Send a value once, for many tasks; returns what stands for it in their arguments and closures.
@@ -125,12 +173,12 @@ class Session(Executor):
         return SharedValue(self._core.store_object(data))
 
     def update(self, shared: SharedValue, value: Any) -> None:
-        """Replace a shared value for all tasks that are submitted from now on.
+        """Replace a shared value for all tasks that are given it from now on; those before have the former one.
 
         Raises: as `put`.
         """
         self._core.check()
-        self._core.store_object(self._core.encode(value), shared.ref)
+        shared.ref = self._core.store_object(self._core.encode(value), shared.ref)
 
     def map(
         self,
@@ -149,9 +197,13 @@ class Session(Executor):
         Raises: as `submit`; when iterated, TimeoutError, and the exception of the first task that failed.
         """
         self._core.check()
-        tasks = TaskMap(self._core, fn, iterables, self._options, timeout)
+        tasks = TaskMap(self._core, fn, iterables, self._task_options(), timeout)
         tasks.fill()
         return cast(Iterator[T], tasks.results())
+
+    def _task_options(self) -> Options:
+        """Those of a task that is submitted now."""
+        return self._options._replace(depth=depth_of_children()) if self._core.of_worker else self._options
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Accept nothing more, and close the connection once all tasks have ended.

@@ -6,6 +6,7 @@ Standard library sockets. One thread reads; any thread sends.
 from __future__ import annotations
 
 import contextlib
+import select
 import socket
 import threading
 from pathlib import Path
@@ -34,6 +35,8 @@ class FrameLink(Generic[F]):
         self._decoder: FrameDecoder[F] = FrameDecoder(conversation)
         self._sending = threading.Lock()
         self._first: list[F] = []
+        self._poll = select.poll()
+        self._poll.register(sock, select.POLLIN)
 
     def send(self, *frames: Frame) -> None:
         """Send frames, one behind the other, waiting while the other end does not read.
@@ -48,6 +51,10 @@ class FrameLink(Generic[F]):
                 self._sock.sendall(data)
         except OSError as error:
             raise UnreachableError(f"the connection broke: {error.strerror or error}") from error
+
+    def ready(self, timeout_s: float) -> bool:
+        """Wait until `receive` would not wait, at most so long; returns whether it would not."""
+        return bool(self._first or self._poll.poll(timeout_s * 1_000))
 
     def receive(self) -> list[F]:
         """Wait for frames, at least one; [] when the connection has ended. One thread at a time.

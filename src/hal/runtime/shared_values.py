@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 
 class _Used(threading.local):
@@ -19,6 +19,7 @@ class _Used(threading.local):
 
 
 _used = _Used()
+_NONE: Final[frozenset[int]] = frozenset()
 _resolve: Callable[[int], Any] | None = None
 
 
@@ -33,15 +34,16 @@ class SharedValue:
         return resolve, (self.ref,)
 
 
-def take_used() -> set[int]:
+def take_used() -> frozenset[int]:
     """The ids of references that this thread has pickled since it was last asked."""
-    refs = _used.refs
-    if refs:
-        _used.refs = set()
+    if not _used.refs:
+        return _NONE
+    refs = frozenset(_used.refs)
+    _used.refs.clear()
     return refs
 
 
-def note_used(refs: set[int]) -> None:
+def note_used(refs: frozenset[int]) -> None:
     """Count these to what this thread has pickled."""
     if refs:
         _used.refs |= refs

@@ -210,7 +210,8 @@ pickle of protocol 5 and its buffers. Bytes that begin with 1 stand for a file i
 its size (8 bytes, little-endian), then its name; its bytes are one of the other two.
 
 A worker runs the tasks of a run, and its runs, in the order in which it received them. Results leave at the end of a
-run, and before that every few milliseconds.
+run, and before that every few milliseconds. A task that waits for other tasks (`task-waits`) holds up neither the runs
+after its own nor the slot; what its run has not begun is returned before.
 
 ## Roles
 

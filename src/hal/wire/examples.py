@@ -95,11 +95,13 @@ from hal.wire.frames.sessions import (
     SessionOpened,
     StoreObject,
     SubmitTasks,
+    TaskGoesOn,
     TaskResults,
     TasksCancelled,
     TasksDone,
     TasksReceived,
     TasksReturned,
+    TaskWaits,
 )
 from hal.wire.roles import Role
 
@@ -304,6 +306,8 @@ EXAMPLES: tuple[Frame, ...] = (
     CancelTasks(ranges=((17, 2),)),
     TasksCancelled(),
     RunTasks(run=9, function=(3 << 32) + 1, sizes=_SIZES, payload=_PICKLES),
+    TaskWaits(run=9),
+    TaskGoesOn(run=9),
     TasksDone(run=9, index=0, statuses=b"\0\0", sizes=_SIZES, payload=_PICKLES, took_us=40),
     RecallTasks(),
     TasksReturned(run=9, index=1),

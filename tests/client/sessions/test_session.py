@@ -19,9 +19,18 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from hal.client.session import Session, SessionLost, TaskLostError, TaskQuarantinedError, open_session
+from hal.client.session import (
+    Session,
+    SessionLost,
+    TaskLostError,
+    TaskQuarantinedError,
+    TaskTimeoutError,
+    current_session,
+    open_session,
+)
 from hal.core.model.errors import DeniedError, NotFoundError, SpecError, UnreachableError
 from hal.runtime.session_file import new_session_file, read_session_file, write_session_file
+from hal.runtime.task_context import InitializerError
 from tests.client.sessions.processes import WAIT_S, Processes, processes
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "sessions" / "primes.py"
@@ -210,10 +219,103 @@ def test_an_updated_value_is_seen_by_later_tasks(session: Session) -> None:
     assert "".join(future.result(WAIT_S) for future in futures) == "".join(letter * 20 for letter in "ABCDEFG")
 
 
+def test_a_replaced_value_is_dropped_when_no_task_needs_it(running: Processes) -> None:
+    """Its file, too."""
+    with running.open() as session:
+        shared = session.put(bytes(2 << 20))
+        for size in (3, 4):
+            assert session.submit(len, shared).result(WAIT_S) == (size - 1) << 20
+            session.update(shared, bytes(size << 20))
+        assert session.submit(len, shared).result(WAIT_S) == 4 << 20
+        assert [path.stat().st_size >> 20 for path in exchanged_files(running)] == [4]
+
+
 def test_a_shared_value_is_only_there_in_tasks(session: Session) -> None:
     """In the client it is its reference."""
     with pytest.raises(RuntimeError, match="only there in the tasks"):
         pickle.loads(pickle.dumps(session.put(1)))
+
+
+def test_a_shared_value_of_another_client_fails_its_task(running: Processes, session: Session) -> None:
+    """And no other."""
+    with running.open() as other:
+        foreign = other.put("text")
+        assert "another client" in str(session.submit(len, foreign).exception(WAIT_S))
+    assert session.submit(len, "ab").result(WAIT_S) == 2
+
+
+def fibonacci(number: int) -> int:
+    """Each call a task of its own."""
+    if number < 2:
+        return number
+    from hal.client.session import current_session
+
+    session = current_session()
+    one, other = session.submit(fibonacci, number - 1), session.submit(fibonacci, number - 2)
+    return int(one.result()) + int(other.result())
+
+
+def sum_of_squares(count: int) -> int:
+    from hal.client.session import current_session
+
+    return sum(current_session().map(lambda x: x * x, range(count)))
+
+
+@pytest.mark.parametrize("depth", [10, pytest.param(20, marks=[pytest.mark.slow, pytest.mark.timeout(600)])])
+def test_a_task_that_waits_for_its_tasks_gives_its_slot_back(session: Session, depth: int) -> None:
+    """Recursion far deeper than there are slots ends."""
+    expected = {10: 55, 20: 6_765}[depth]
+    assert session.submit(fibonacci, depth).result(20 * WAIT_S) == expected
+
+
+def test_tasks_may_map(session: Session) -> None:
+    """More of them than there are slots, all waiting."""
+    assert list(session.map(sum_of_squares, [100] * 20)) == [328_350] * 20
+
+
+def test_only_tasks_have_a_session_of_their_own(session: Session) -> None:
+    """The client opens one."""
+    with pytest.raises(RuntimeError, match="only a task"):
+        current_session()
+
+
+def test_a_task_that_runs_too_long_is_ended(session: Session) -> None:
+    """It fails; those beside it, and those after it in the same slot, have results."""
+
+    def either(number: int) -> int:
+        while number == 13:
+            pass
+        return number
+
+    limited = session.options(timeout=0.3)
+    futures = [limited.submit(either, number) for number in range(26)]
+    assert isinstance(futures[13].exception(WAIT_S), TaskTimeoutError)
+    assert [future.result(WAIT_S) for future in futures if future is not futures[13]] == [*range(13), *range(14, 26)]
+
+
+def test_an_initializer_runs_before_the_first_task_of_a_process(running: Processes) -> None:
+    """Once in each, for this client."""
+
+    def begin(words: list[str]) -> None:
+        import builtins
+
+        builtins.words = [*getattr(builtins, "words", []), *words]  # type: ignore[attr-defined]
+
+    def words() -> list[str]:
+        import builtins
+
+        return list(builtins.words)  # type: ignore[attr-defined]
+
+    with open_session(running.file, initializer=begin, initargs=(["begun"],)) as session:
+        futures = [session.submit(words) for _ in range(50)]
+        assert {tuple(future.result(WAIT_S)) for future in futures} == {("begun",)}
+
+
+def test_an_initializer_that_fails_fails_the_tasks(running: Processes) -> None:
+    """Of its client alone."""
+    with open_session(running.file, initializer=lambda: 1 // 0) as session, running.open() as other:
+        assert isinstance(session.submit(len, "x").exception(WAIT_S), InitializerError)
+        assert other.submit(len, "x").result(WAIT_S) == 1
 
 
 def test_an_argument_that_cannot_be_pickled_fails_its_own_task(session: Session) -> None:
@@ -432,6 +534,8 @@ def test_options_out_of_range_are_refused(session: Session) -> None:
         session.options(priority=1_001)
     with pytest.raises(SpecError):
         session.options(attempts=0)
+    with pytest.raises(SpecError):
+        session.options(timeout=-1)
 
 
 def test_the_example_counts_primes(running: Processes) -> None:

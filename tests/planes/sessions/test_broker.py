@@ -165,6 +165,43 @@ def test_a_late_slot_returns_what_it_has_not_begun_to_a_free_one() -> None:
     assert free.finish(3) == [b"2", b"3", b"4"]
 
 
+def test_a_slot_whose_task_waits_is_sent_others() -> None:
+    """It runs them meanwhile; what they were submitted by is lost with it."""
+    broker = Broker()
+    client, worker = Client(broker), Worker(broker)
+    client.submit(3)
+    worker.receive()
+    (waiting,) = worker.runs
+    assert worker.arguments == [b"0"]
+    broker.note_waiting(worker.slot, waiting, 0, waits=True)
+    assert worker.arguments == [b"0", b"1"]
+    broker.note_waiting(worker.slot, waiting, 0, waits=False)
+    worker.die()
+    assert Worker(broker).finish(3) == [b"0", b"1", b"2"]
+
+
+def test_deeper_tasks_begin_first_and_the_newest_of_them() -> None:
+    """Of whichever client: those that wait for them hold threads."""
+    broker = Broker()
+    client, nested, other = Client(broker), Client(broker), Client(broker)
+    client.submit(1)
+    nested.submit(1, depth=1)
+    nested.submit(1, depth=1)
+    other.submit(1, depth=2)
+    worker = Worker(broker)
+    order = [worker.finish(1, took_us=1_000_000) for _ in range(4)]
+    assert order == [[b"0"], [b"1"], [b"0"], [b"0"]]
+    assert [bool(one.answers()) for one in (client, nested, other)] == [True] * 3
+
+
+def test_a_slot_waits_in_runs_that_it_has() -> None:
+    """Others are refused."""
+    broker = Broker()
+    worker = Worker(broker)
+    with pytest.raises(SpecError):
+        broker.note_waiting(worker.slot, 7, 0, waits=True)
+
+
 def test_cancelled_tasks_are_answered_and_others_run() -> None:
     """One that a worker has is not cancelled."""
     broker = Broker()

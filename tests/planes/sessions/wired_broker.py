@@ -43,7 +43,16 @@ class Client:
         broker.store_object(self.submitter, StoreObject(ref=self.function, data=b"f"))
         self.submitted = 0
 
-    def submit(self, count: int, now_ms: int = 0, *, priority: int = 0, attempts: int = 1, once: bool = False) -> int:
+    def submit(
+        self,
+        count: int,
+        now_ms: int = 0,
+        *,
+        priority: int = 0,
+        attempts: int = 1,
+        once: bool = False,
+        depth: int = 0,
+    ) -> int:
         first = self.submitted
         parts = [str(first + index).encode() for index in range(count)]
         self.submitted += count
@@ -55,6 +64,7 @@ class Client:
             priority=priority,
             attempts=attempts,
             once=once,
+            depth=depth,
         )
         self.broker.submit(self.submitter, frame, now_ms)
         return first

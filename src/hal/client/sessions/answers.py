@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from hal.client.sessions.errors import BY_STATUS, TaskError
 from hal.runtime.exchange import MARK, Exchange
+from hal.runtime.task_context import waiting
 from hal.runtime.task_payloads import decode_error, decode_value
 from hal.wire.frames.sessions import TaskResults, TaskStatus
 
@@ -47,7 +48,7 @@ class Stored:
 
     __slots__ = ("needs", "ref", "uses")
 
-    def __init__(self, ref: int, needs: set[int]) -> None:
+    def __init__(self, ref: int, needs: frozenset[int]) -> None:
         self.ref = ref
         self.needs = needs
         self.uses = 0
@@ -67,6 +68,20 @@ class SessionFuture(Future[Any]):
         if not self.done():
             self._core.cancel([(self.task, 1)], wait=True)
         return self.cancelled()
+
+    def result(self, timeout: float | None = None) -> Any:
+        """The result; in a task, others run in its slot meanwhile."""
+        if self.done():
+            return super().result(timeout)
+        with waiting():
+            return super().result(timeout)
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """As `result`: the exception, or None."""
+        if self.done():
+            return super().exception(timeout)
+        with waiting():
+            return super().exception(timeout)
 
     def settle(self, status: int, data: memoryview) -> None:
         """Set the result."""

@@ -21,6 +21,7 @@ from hal.runtime.exchange import MARK, Exchange, size_of
 from hal.runtime.frame_link import FrameLink, dial
 from hal.runtime.session_file import SessionFile, socket_path
 from hal.runtime.shared_values import note_used, take_used
+from hal.runtime.task_context import InitializedFunction
 from hal.runtime.task_payloads import encode_function, encode_value
 from hal.wire.agree import SPOKEN
 from hal.wire.frames.hello import Goodbye
@@ -56,11 +57,15 @@ class Options(NamedTuple):
     priority: int = 0
     attempts: int = 1
     once: bool = False
+    timeout_ms: int = 0
+    depth: int = 0
 
 
-def connect(session: SessionFile) -> tuple[FrameLink[SessionFrame], SessionOpened]:
+def connect(session: SessionFile, worker: int = 0) -> tuple[FrameLink[SessionFrame], SessionOpened]:
     """Open the session at its broker.
 
+    Args:
+        worker: the number of the worker whose tasks this is for.
     Raises:
         UnreachableError: none answers.
         HALError: it refuses.
@@ -87,8 +92,24 @@ def connect(session: SessionFile) -> tuple[FrameLink[SessionFrame], SessionOpene
 class SessionCore:
     """The connection, shared by everything that submits over it. Safe from several threads."""
 
-    def __init__(self, session: SessionFile) -> None:
-        self._link, opened = connect(session)
+    def __init__(
+        self,
+        session: SessionFile,
+        *,
+        worker: int = 0,
+        initializer: Callable[..., object] | None = None,
+        arguments: tuple[Any, ...] = (),
+    ) -> None:
+        """
+        Args:
+            worker: the number of the worker whose tasks this is for; 0: of none.
+            initializer, arguments: called in each worker before the first task of this client.
+        Raises: as `connect`.
+        """
+        self._link, opened = connect(session, worker)
+        self.of_worker = bool(worker)
+        self._initializer, self._arguments = initializer, arguments
+        self._key = f"{session.id}/{opened.number}"
         self.number = opened.number
         self.exchange = Exchange(Path(opened.directory), "a") if opened.directory else None
         """For what is larger than a frame."""
@@ -100,6 +121,10 @@ class SessionCore:
         self._blocks: dict[int, Block] = {}
         self._stored: dict[Callable[..., Any], Stored] = {}
         self._objects = 0
+        self._object_files: dict[int, bytes] = {}
+        """Objects that are files, by id."""
+        self._replaced: list[int] = []
+        """Objects that were replaced and not dropped."""
         self._next_task = 0
         self._unanswered = 0
         self._unanswered_bytes = 0
@@ -130,7 +155,9 @@ class SessionCore:
         """
         return encode_value(value, self.exchange, self.number)
 
-    def submit(self, function: Callable[..., Any], data: bytes, needs: set[int], options: Options) -> SessionFuture:
+    def submit(
+        self, function: Callable[..., Any], data: bytes, needs: frozenset[int], options: Options
+    ) -> SessionFuture:
         """Submit a task.
 
         Args:
@@ -164,7 +191,9 @@ class SessionCore:
                 self.flush()
             return future
 
-    def submit_block(self, stored: Stored, parts: list[bytes], needs: set[int], options: Options, block: Block) -> int:
+    def submit_block(
+        self, stored: Stored, parts: list[bytes], needs: frozenset[int], options: Options, block: Block
+    ) -> int:
         """Submit tasks together; returns the id of the first.
 
         Args:
@@ -197,7 +226,10 @@ class SessionCore:
             if known is not None:
                 return known
             before = take_used()  # of arguments that were encoded already
-            data = encode_function(function)
+            called: Any = function
+            if self._initializer is not None:
+                called = InitializedFunction(self._key, self._initializer, self._arguments, function)
+            data = encode_function(called)
             if len(self._stored) >= MAX_FUNCTIONS:
                 self._forget_functions()
             stored = Stored(self.store_object(data), take_used())
@@ -206,21 +238,37 @@ class SessionCore:
                 self._stored[function] = stored
             return stored
 
-    def store_object(self, data: bytes, ref: int = 0) -> int:
+    def store_object(self, data: bytes, replaces: int = 0) -> int:
         """Send an object to the broker; returns its id.
 
         Args:
-            ref: of the object that it replaces.
+            replaces: id of an object that no task needs that is submitted from now on.
         """
         with self._lock:
-            self.flush()  # tasks before it use the former one
-            if not ref:
-                self._objects += 1
-                ref = (self.number << 32) + self._objects
+            self._objects += 1
+            ref = (self.number << 32) + self._objects
+            if data[0] == MARK:
+                self._object_files[ref] = data
             pieces = [data[at : at + MAX_INLINE_BYTES] for at in range(0, len(data), MAX_INLINE_BYTES)]
             last = len(pieces) - 1
             self._send(*[StoreObject(ref=ref, data=one, more=at < last) for at, one in enumerate(pieces)])
+            if replaces:
+                self._replaced.append(replaces)
+                self._drop_replaced()
             return ref
+
+    def _drop_replaced(self) -> None:
+        """Drop objects that were replaced, when no task is left that may need them."""
+        if self._unanswered or not self._replaced:
+            return
+        needed = set().union(*(stored.needs for stored in self._stored.values()))
+        refs = [ref for ref in self._replaced if ref not in needed][:MAX_NEEDS]
+        if refs:
+            self._send(DropObjects(refs=tuple(refs)))
+            self._replaced = [ref for ref in self._replaced if ref not in set(refs)]
+            for ref in refs:
+                if (payload := self._object_files.pop(ref, None)) is not None and self.exchange is not None:
+                    self.exchange.remove(payload)
 
     def flush(self) -> None:
         """Send the tasks that wait to be sent."""
@@ -231,7 +279,7 @@ class SessionCore:
             block = FutureBlock(futures, size, self._function, self._files)
             needs = self._needs
             self._futures, self._parts, self._parts_bytes, self._files, self._needs = [], [], 0, [], set()
-            self._send_block(futures[0].task, block, parts, needs, self._options)
+            self._send_block(futures[0].task, block, parts, frozenset(needs), self._options)
 
     def cancel(self, ranges: list[tuple[int, int]], *, wait: bool) -> None:
         """Cancel tasks that no worker has; they are answered as cancelled.
@@ -312,7 +360,9 @@ class SessionCore:
         self._waiting_for_room -= 1
         self.check()
 
-    def _send_block(self, first: int, block: Block, parts: list[bytes], needs: set[int], options: Options) -> None:
+    def _send_block(
+        self, first: int, block: Block, parts: list[bytes], needs: frozenset[int], options: Options
+    ) -> None:
         self._blocks[first] = block
         block.stored.uses += 1
         self._confirmed = False
@@ -322,10 +372,13 @@ class SessionCore:
                 function=block.stored.ref,
                 sizes=array("I", map(len, parts)).tobytes(),
                 payload=b"".join(parts),
-                needs=tuple(needs | block.stored.needs),
+                # Others were pickled for another session; a task that is given one fails.
+                needs=tuple(ref for ref in needs | block.stored.needs if ref >> 32 == self.number),
                 priority=options.priority,
                 attempts=options.attempts,
                 once=options.once,
+                timeout_ms=options.timeout_ms,
+                depth=options.depth,
             )
         )
 
@@ -376,6 +429,8 @@ class SessionCore:
                 self._unanswered_bytes -= block.size
                 self._remove_files(block)
             self._unanswered -= count
+            if self._replaced and not self._unanswered:
+                self._drop_replaced()
             if self._futures:
                 self.flush()
             if self._waiting_for_room:

@@ -33,4 +33,14 @@ class TaskError(HALError):
     code = "task-failed"
 
 
-BY_STATUS: Final = {TaskStatus.LOST: TaskLostError, TaskStatus.QUARANTINED: TaskQuarantinedError}
+class TaskTimeoutError(HALError, TimeoutError):
+    """A task ran for longer than it may; it was ended."""
+
+    code = "task-timed-out"
+
+
+BY_STATUS: Final = {
+    TaskStatus.LOST: TaskLostError,
+    TaskStatus.QUARANTINED: TaskQuarantinedError,
+    TaskStatus.TIMED_OUT: TaskTimeoutError,
+}

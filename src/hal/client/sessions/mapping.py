@@ -16,6 +16,7 @@ from hal.client.sessions.answers import Stored, values_of
 from hal.client.sessions.core import Options, SessionCore
 from hal.runtime.exchange import MARK, size_of
 from hal.runtime.shared_values import take_used
+from hal.runtime.task_context import waiting
 from hal.wire.frames.sessions import TaskResults
 
 BLOCK_TASKS: Final = 1_024
@@ -147,7 +148,7 @@ class TaskMap:
         frame = self._frames.pop(task, None)
         if frame is not None:
             return frame
-        with self._arrived:
+        with waiting(), self._arrived:
             while (frame := self._frames.pop(task, None)) is None:
                 if self._lost is not None:
                     raise self._lost

@@ -58,7 +58,7 @@ async def _serve(runtime: Runtime, session: SessionFile, addresses: list[UnixAdd
     while not runtime.stopping.is_set():
         await runtime.sleep(LOOK_MS)
         alone_ms = runtime.monotonic_ms() - service.last_client_ms
-        if session.linger_s and not service.broker.submitters and alone_ms > session.linger_s * 1_000:
+        if session.linger_s and not service.has_clients and alone_ms > session.linger_s * 1_000:
             runtime.stop("nobody uses the session any more")
     service.close("the session is over")
     remove_exchange(exchange)

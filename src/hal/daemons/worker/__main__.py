@@ -43,7 +43,7 @@ def _run(session: SessionFile) -> int:
         return _complain(error, EXIT_NO_BROKER)
     except (DeniedError, SpecError) as error:
         return _complain(error, EXIT_BAD_INPUT)
-    return 0 if Worker(link, opened).run() else EXIT_BROKEN
+    return 0 if Worker(link, opened, session).run() else EXIT_BROKEN
 
 
 def _complain(error: HALError, code: int) -> int:

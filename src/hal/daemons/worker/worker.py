@@ -1,7 +1,10 @@
 """Runs tasks: the thread that was started runs them and, while it has none, reads what the broker sends.
 
 While a task runs long, a second thread, the watcher, reads in its place, so that a recall is answered and results that
-are ready leave. So short tasks cost no change of threads, and long ones hold nothing up.
+are ready leave. So short tasks cost no change of threads, and long ones hold nothing up. The watcher also ends the
+process when a task has run for longer than it may.
+
+A task that waits for another task gives its slot back: another thread runs tasks until it goes on. One runs at a time.
 """
 
 from __future__ import annotations
@@ -11,16 +14,20 @@ import threading
 import time
 from array import array
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, Final
 
 from hal.core.model.errors import HALError, UnreachableError, error_from_code
+from hal.daemons.worker.baton import Baton
+from hal.daemons.worker.runners import Runners
 from hal.runtime.exchange import Exchange
 from hal.runtime.frame_link import FrameLink, dial
 from hal.runtime.session_file import SessionFile, socket_path
 from hal.runtime.shared_values import resolve_with
+from hal.runtime.task_context import enter_worker, set_depth
 from hal.runtime.task_payloads import decode_value, encode_error, encode_value
 from hal.wire.agree import SPOKEN
 from hal.wire.frames.hello import Goodbye
@@ -33,9 +40,11 @@ from hal.wire.frames.sessions import (
     SessionFrame,
     SessionOpened,
     StoreObject,
+    TaskGoesOn,
     TasksDone,
     TasksReturned,
     TaskStatus,
+    TaskWaits,
 )
 from hal.wire.roles import Role
 
@@ -45,10 +54,15 @@ DIAL_PAUSE_S: Final = 0.1
 """A broker that does not listen yet is dialled again so often."""
 FLUSH_S: Final = 0.002
 """Results leave when so much time has passed since the last ones left, and at the end of their run."""
+WATCH_S: Final = 0.02
+"""How often it looks for a task that has run for too long, while it reads."""
+EXIT_TIMED_OUT: Final = 77
+"""Of the process: a task had to be ended with it."""
 LOOK_S: Final = 0.005
 """How often the watcher looks whether a task runs long."""
 PARKED_LOOKS: Final = 40
 """After so many looks at a worker without a task it waits for the next one."""
+MAX_LOADED: Final = 512
 PARKED_S: Final = 1.0
 BATCH_BYTES: Final = 4 << 20
 """Results of one frame."""
@@ -124,13 +138,20 @@ class _Run:
 class Worker:
     """One connection to a broker, and the tasks that come over it."""
 
-    def __init__(self, link: Link, opened: SessionOpened) -> None:
+    def __init__(self, link: Link, opened: SessionOpened, session: SessionFile) -> None:
         self._link = link
         self.number = opened.number
         self._exchange = Exchange(Path(opened.directory), f"w{opened.number}") if opened.directory else None
         self._runs: deque[_Run | StoreObject | DropObjects] = deque()
         """What has arrived, in order."""
         self._values: dict[int, Any] = {}
+        self._session = session
+        self._loaded: dict[bytes, Callable[..., Any]] = {}
+        """Functions by what they were loaded from: tasks of tasks bring the same ones under other ids."""
+        self._baton = Baton()
+        self._runners = Runners(self._work)
+        self._deadline_s = 0.0
+        """When the present task must have ended; 0: it may run on."""
         self._objects: dict[int, list[bytes]] = {}
         self._functions: dict[int, Callable[..., Any]] = {}
         self._reading = threading.Lock()
@@ -152,11 +173,49 @@ class Worker:
     def run(self) -> bool:
         """Run tasks until the connection ends; returns whether the session is over."""
         resolve_with(self._value)
+        enter_worker(self._session, self.number, self._give_slot_back)
         os.register_at_fork(after_in_child=self._note_fork)
         threading.Thread(target=self._watch, name="hal-watcher", daemon=True).start()
-        while (run := self._next()) is not None:
-            self._execute(run)
+        self._work()
         return self._in_order
+
+    def _work(self) -> None:
+        while True:
+            self._runners.stay()
+            run = self._next()
+            if run is None:
+                self._runners.end()
+                return
+            self._baton.take()
+            try:
+                self._execute(run)
+            finally:
+                self._baton.give()
+
+    @contextmanager
+    def _give_slot_back(self) -> Iterator[None]:
+        """Let other tasks run while this thread, which runs one, waits."""
+        run = self._current
+        if run is None or self._runners.full:
+            yield
+            return
+        began, deadline_s = time.monotonic(), self._deadline_s
+        self._deadline_s = 0.0
+        self._return_tasks_of(run)  # results of a run leave in order, and this one takes a while
+        self._flush(run)
+        self._send(TaskWaits(run=run.frame.run))
+        self._current = None
+        self._baton.give()
+        self._runners.wait_begins()
+        try:
+            yield
+        finally:
+            self._runners.wait_ends()
+            self._baton.take_first()
+            self._current = run
+            self._deadline_s = deadline_s and deadline_s + time.monotonic() - began
+            set_depth(run.frame.depth)
+            self._send(TaskGoesOn(run=run.frame.run))
 
     def _note_fork(self) -> None:
         self._forked = True
@@ -210,15 +269,16 @@ class Worker:
                 case StoreObject() | DropObjects():
                     self._runs.append(frame)  # those before it use what was there before
                 case RecallTasks():
-                    self._return_tasks()
+                    self._return_tasks_of(self._current, *self._runs)
+                    self._send(TasksReturned(run=0, index=0))
                 case Goodbye():
                     self._in_order = frame.code == SESSION_CLOSED
                     self._ended = True
 
-    def _return_tasks(self) -> None:
-        """Give back all tasks that have not begun."""
+    def _return_tasks_of(self, *runs: _Run | SessionFrame | None) -> None:
+        """Give back all tasks of these that have not begun."""
         answers: list[TasksReturned] = []
-        for run in (self._current, *self._runs):
+        for run in runs:
             if not isinstance(run, _Run):
                 continue
             first = -1
@@ -229,13 +289,15 @@ class Worker:
                     break
             if first >= 0:
                 answers.append(TasksReturned(run=run.frame.run, index=first))
-        self._send(*answers, TasksReturned(run=0, index=0))
+        if answers:
+            self._send(*answers)
 
     def _watch(self) -> None:
         """Read in place of the main thread while a task of it runs long."""
         seen, idle = -1, 0
         while not self._ended:
             time.sleep(LOOK_S)
+            self._check_deadline()
             if self._current is None:
                 idle += 1
                 if idle > PARKED_LOOKS:
@@ -253,13 +315,38 @@ class Worker:
                 continue
             self._watched = True
             try:
-                self._flush()
+                if (run := self._current) is not None:
+                    self._flush(run)
+                while not self._link.ready(WATCH_S):
+                    self._check_deadline()
                 self._read()
             finally:
                 self._watched = False
                 self._reading.release()
                 with self._arrived:
                     self._arrived.notify()
+
+    def _check_deadline(self) -> None:
+        """End the process if its task has run for longer than it may; the rest of its tasks run elsewhere."""
+        run = self._current
+        if run is None or not self._deadline_s or time.monotonic() < self._deadline_s:
+            return
+        self._return_tasks_of(run, *self._runs)
+        self._flush(run)
+        with self._flushing:
+            if not self._deadline_s or run is not self._current:
+                return  # it has just ended
+            text = f"it ran for more than {run.frame.timeout_ms / 1_000:g} s".encode()
+            frame = TasksDone(
+                run=run.frame.run,
+                index=run.sent,
+                statuses=bytes([TaskStatus.TIMED_OUT]),
+                sizes=_sizes([text]),
+                payload=text,
+                took_us=run.frame.timeout_ms * 1_000,
+            )
+            self._send(frame)
+            os._exit(EXIT_TIMED_OUT)
 
     # ── running ───────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -271,6 +358,9 @@ class Worker:
         exchange, client = self._exchange, run.frame.function >> 32
         now = time.perf_counter
         run.since = run.ended = now()
+        timeout_s = run.frame.timeout_ms / 1_000
+        baton = self._baton
+        set_depth(run.frame.depth)
         try:
             function = self._function(run.frame.function)
         except BaseException as error:
@@ -282,6 +372,8 @@ class Worker:
             except IndexError:
                 break
             self._begun += 1
+            if timeout_s:
+                self._deadline_s = time.monotonic() + timeout_s
             try:
                 arguments = decode_value(view[offsets[index] : offsets[index + 1]], exchange)
                 if type(arguments) is tuple:
@@ -297,34 +389,47 @@ class Worker:
                     os._exit(1)
                 data = encode_error(error)
                 results.append((TaskStatus.FAILED, data))
+            self._deadline_s = 0.0
             value = arguments = None
             size += len(data)
             run.ended = ended = now()
             if ended - run.since > FLUSH_S or self._watched or size > BATCH_BYTES:
-                self._flush()
+                self._flush(run)
                 size = 0
-        self._flush()
+            if baton.wanted:
+                self._current = None
+                baton.give()
+                baton.take()
+                self._current = run
+        self._flush(run)
         self._current = None
 
     def _function(self, ref: int) -> Callable[..., Any]:
         function = self._functions.get(ref)
         if function is None:
-            function = self._functions[ref] = decode_value(b"".join(self._objects[ref]))
+            data = b"".join(self._objects[ref])
+            function = self._loaded.get(data)
+            if function is None:
+                if len(self._loaded) >= MAX_LOADED:
+                    self._loaded.clear()
+                function = self._loaded[data] = decode_value(data)
+            self._functions[ref] = function
             del self._objects[ref]
         return function
 
     def _value(self, ref: int) -> Any:
         """A shared value."""
         if ref not in self._values:
+            if ref not in self._objects:
+                raise HALError(
+                    f"the shared value {ref} belongs to another client", hint="put it into the session it is for"
+                )
             self._values[ref] = decode_value(b"".join(self._objects[ref]), self._exchange)
         return self._values[ref]
 
-    def _flush(self) -> None:
-        """Send the results of the present run that were not sent."""
+    def _flush(self, run: _Run) -> None:
+        """Send the results of a run that were not sent."""
         with self._flushing:
-            run = self._current
-            if run is None:
-                return
             statuses, parts = bytearray(), []
             while True:
                 try:

@@ -89,10 +89,11 @@ class Run:
         start: the first task in the block.
         end: behind the last one; less after tasks were returned.
         done: tasks that have ended, from `start` on.
-        expected_us: how long the tasks that have not ended are expected to take.
+        expected_us: how long the tasks that have not ended are expected to take; 0 while it waits.
+        waits: its task has begun, and waits for others.
     """
 
-    __slots__ = ("block", "done", "end", "expected_us", "number", "sent_ms", "start")
+    __slots__ = ("block", "done", "end", "expected_us", "number", "sent_ms", "start", "waits")
 
     def __init__(self, number: int, block: Block, start: int, end: int, expected_us: float, sent_ms: int) -> None:
         self.number = number
@@ -100,5 +101,6 @@ class Run:
         self.start = start
         self.end = end
         self.done = 0
+        self.waits = False
         self.expected_us = expected_us
         self.sent_ms = sent_ms

@@ -80,9 +80,9 @@ class Broker:
 
     # ── clients ───────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def add_submitter(self, outbox: Outbox) -> Submitter:
+    def add_submitter(self, outbox: Outbox, worker: int = 0) -> Submitter:
         self._numbers += 1
-        submitter = Submitter(self._numbers, outbox)
+        submitter = Submitter(self._numbers, outbox, worker)
         submitter.served_us = min((one.served_us for one in self.submitters.values()), default=0.0)
         self.submitters[submitter.number] = submitter
         return submitter
@@ -205,9 +205,9 @@ class Broker:
         """A worker is gone: what it had runs elsewhere, and what it may have begun counts the loss."""
         del self.slots[slot.number]
         self._hungry.pop(slot, None)
-        began = True
+        running = next((run for run in slot.runs.values() if not run.waits), None)
         for run in reversed(list(slot.runs.values())):
-            began = run is next(iter(slot.runs.values()))
+            began = run is running or run.waits
             submitter = self.submitters.get(run.block.submitter)
             if submitter is not None:
                 self._replay(submitter, run, began=began)
@@ -276,7 +276,7 @@ class Broker:
         if run.start + run.done >= run.end:
             slot.expected_us -= run.expected_us
             del slot.runs[run.number]
-            if not slot.runs:
+            if slot.idle:
                 slot.expected_us = 0.0
         self._feed(slot)
 
@@ -332,7 +332,7 @@ class Broker:
         """
         if not frame.run:
             slot.recalling = False
-            slot.late = bool(slot.runs)
+            slot.late = not slot.idle
             self._feed(slot)
             self.dispatch(now_ms)
             return
@@ -351,10 +351,30 @@ class Broker:
                 self._wait(submitter, TaskRange(run.block, start, end), first=True)
         self._settle(slot, run)
 
+    def note_waiting(self, slot: Slot, number: int, now_ms: int, *, waits: bool) -> None:
+        """The task of a run that has begun waits for others, or goes on.
+
+        Raises:
+            SpecError: the slot does not have that run.
+        """
+        run = slot.runs.get(number)
+        if run is None:
+            raise SpecError(f"worker {slot.name} waits in run {number} that it does not have")
+        run.waits = waits
+        slot.heard_ms = now_ms
+        slot.late = False
+        slot.expected_us -= run.expected_us
+        run.expected_us = 0.0 if waits else UNKNOWN_US
+        slot.expected_us += run.expected_us
+        if slot.expected_us >= AHEAD_US:
+            self._hungry.pop(slot, None)
+        self._feed(slot)
+        self.dispatch(now_ms)
+
     def recall_late(self, now_ms: int) -> bool:
         """Ask slots that are late for what they have not begun, if others have nothing to do; returns whether to look
         again in a few milliseconds."""
-        if self._waiting_tasks or not any(not slot.runs for slot in self._hungry):
+        if self._waiting_tasks or not any(slot.idle for slot in self._hungry):
             return False
         again = False
         for slot in self.slots.values():
@@ -370,9 +390,9 @@ class Broker:
     @property
     def idle_beside_work(self) -> bool:
         """Whether a slot has nothing to do while another one has more than it runs."""
-        if self._waiting_tasks or not any(not slot.runs for slot in self._hungry):
+        if self._waiting_tasks or not any(slot.idle for slot in self._hungry):
             return False
-        return any(len(slot.runs) > 1 or slot.held_tasks > 1 for slot in self.slots.values())
+        return any(slot.held_tasks > 1 for slot in self.slots.values())
 
     # ── handing out ───────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -385,11 +405,12 @@ class Broker:
             self._send_batch(slot, submitter, now_ms)
 
     def _next_submitter(self) -> Submitter:
-        """The client with tasks for which the least work was handed out."""
+        """The client with tasks for which the least work was handed out; tasks of tasks come first, the deepest of
+        them."""
         if len(self.submitters) == 1:
             return next(iter(self.submitters.values()))
         waiting = (one for one in self.submitters.values() if one.waiting_tasks)
-        return min(waiting, key=_served_us)
+        return min(waiting, key=_turn)
 
     def _send_batch(self, slot: Slot, submitter: Submitter, now_ms: int) -> None:
         tasks = submitter.front()
@@ -412,7 +433,7 @@ class Broker:
         self._runs += 1
         run = Run(self._runs, block, start, end, expected, now_ms)
         block.state[start:end] = SENT
-        if not slot.runs:
+        if slot.idle:
             slot.heard_ms = now_ms
         slot.runs[run.number] = run
         slot.expected_us += expected
@@ -430,6 +451,8 @@ class Broker:
                 function=frame.function,
                 sizes=block.sizes_of(start, end),
                 payload=block.payload_of(start, end),
+                timeout_ms=frame.timeout_ms,
+                depth=frame.depth,
             ),
         )
 
@@ -481,5 +504,5 @@ def _expected_us(slot: Slot) -> float:
     return slot.expected_us
 
 
-def _served_us(submitter: Submitter) -> float:
-    return submitter.served_us
+def _turn(submitter: Submitter) -> tuple[int, float]:
+    return -submitter.front().block.frame.depth, submitter.served_us

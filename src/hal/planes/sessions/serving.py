@@ -20,8 +20,10 @@ from hal.wire.frames.sessions import (
     SessionOpened,
     StoreObject,
     SubmitTasks,
+    TaskGoesOn,
     TasksDone,
     TasksReturned,
+    TaskWaits,
 )
 from hal.wire.roles import Role
 
@@ -63,6 +65,11 @@ class BrokerService:
         self.last_client_ms = runtime.monotonic_ms()
         """When the last client left, or this broker began, if there is none now."""
 
+    @property
+    def has_clients(self) -> bool:
+        """Whether somebody else than tasks may submit."""
+        return any(not one.worker for one in self.broker.submitters.values())
+
     async def serve(self, connection: Connection) -> None:
         """Serve one connection until it closes; see `OnConnect`.
 
@@ -74,7 +81,7 @@ class BrokerService:
         self._connections[connection] = None
         try:
             if hello.role is Role.CLIENT:
-                await self._serve_client(connection)
+                await self._serve_client(connection, hello.worker)
             else:
                 await self._serve_worker(connection, hello.name)
         finally:
@@ -102,9 +109,9 @@ class BrokerService:
             raise DeniedError(f"this session has {full} processes of the kind already")
         return hello
 
-    async def _serve_client(self, connection: Connection) -> None:
+    async def _serve_client(self, connection: Connection, worker: int) -> None:
         broker = self.broker
-        submitter = broker.add_submitter(_Outbox(connection))
+        submitter = broker.add_submitter(_Outbox(connection), worker)
         connection.send_nowait(self._welcome(submitter.number))
         acknowledging = False
 
@@ -135,7 +142,7 @@ class BrokerService:
         finally:
             broker.remove_submitter(submitter)
             self._forget_client(submitter.number)
-            if not broker.submitters:
+            if not self.has_clients:
                 self.last_client_ms = self._runtime.monotonic_ms()
 
     async def _serve_worker(self, connection: Connection, name: str) -> None:
@@ -149,6 +156,10 @@ class BrokerService:
                 match frame:
                     case TasksDone():
                         broker.finish(slot, frame, self._runtime.monotonic_ms())
+                    case TaskWaits():
+                        broker.note_waiting(slot, frame.run, self._runtime.monotonic_ms(), waits=True)
+                    case TaskGoesOn():
+                        broker.note_waiting(slot, frame.run, self._runtime.monotonic_ms(), waits=False)
                     case TasksReturned():
                         broker.return_tasks(slot, frame, self._runtime.monotonic_ms())
                     case Goodbye():

@@ -50,5 +50,10 @@ class Slot:
 
     @property
     def held_tasks(self) -> int:
-        """Tasks that it has not reported."""
-        return sum(run.end - run.start - run.done for run in self.runs.values())
+        """Tasks that it has not reported, without those that wait for others."""
+        return sum(run.end - run.start - run.done for run in self.runs.values() if not run.waits)
+
+    @property
+    def idle(self) -> bool:
+        """It has nothing to run."""
+        return all(run.waits for run in self.runs.values())

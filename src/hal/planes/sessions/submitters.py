@@ -7,7 +7,7 @@ from typing import Final, Protocol
 
 from hal.planes.sessions.blocks import Block, TaskRange
 from hal.wire.frames.conversation import Frame
-from hal.wire.frames.sessions import StoreObject
+from hal.wire.frames.sessions import MAX_PRIORITY, StoreObject, SubmitTasks
 
 MAX_OBJECT_BYTES: Final = 1 << 30
 """Of all objects of a client."""
@@ -19,13 +19,19 @@ class Outbox(Protocol):
     def send_nowait(self, frame: Frame) -> None: ...
 
 
+def urgency(frame: SubmitTasks) -> int:
+    """What waits longest for others comes first: the deepest tasks, then those of the highest priority."""
+    return frame.depth * (2 * MAX_PRIORITY + 1) + frame.priority
+
+
 class Submitter:
     """One client.
 
     Attributes:
         number: it begins the ids of its objects.
+        worker: the worker whose tasks submit through it; 0: it is a client of its own.
         blocks: those of which a task has not ended, by the id of their first task.
-        waiting: ranges that wait, by priority; no entry is empty.
+        waiting: ranges that wait, by `urgency`; no entry is empty.
         waiting_tasks: their tasks.
         unanswered: tasks that have not ended.
         unanswered_bytes: of blocks of which a task has not ended.
@@ -34,8 +40,9 @@ class Submitter:
         acknowledged: nothing was submitted since it was last sent something.
     """
 
-    def __init__(self, number: int, outbox: Outbox) -> None:
+    def __init__(self, number: int, outbox: Outbox, worker: int = 0) -> None:
         self.number = number
+        self.worker = worker
         self.outbox = outbox
         self.blocks: dict[int, Block] = {}
         self.waiting: dict[int, deque[TaskRange]] = {}
@@ -48,9 +55,10 @@ class Submitter:
         self.acknowledged = True
 
     def add(self, tasks: TaskRange, *, first: bool = False) -> None:
-        """Let tasks wait: behind all others of their priority, or before them."""
-        queue = self.waiting.setdefault(tasks.block.frame.priority, deque())
-        if first:
+        """Let tasks wait: behind all others as urgent, or before them."""
+        frame = tasks.block.frame
+        queue = self.waiting.setdefault(urgency(frame), deque())
+        if first or frame.depth:
             queue.appendleft(tasks)
         else:
             queue.append(tasks)
@@ -65,8 +73,8 @@ class Submitter:
         self.waiting_tasks -= end - tasks.start
         tasks.start = end
         if tasks.start == tasks.end:
-            priority = tasks.block.frame.priority
-            queue = self.waiting[priority]
+            key = urgency(tasks.block.frame)
+            queue = self.waiting[key]
             queue.popleft()
             if not queue:
-                del self.waiting[priority]
+                del self.waiting[key]

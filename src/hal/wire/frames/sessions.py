@@ -58,6 +58,8 @@ class TaskStatus(IntEnum):
     """Several workers ended while it ran; the payload has the reason as text."""
     CANCELLED = 4
     """It never began."""
+    TIMED_OUT = 5
+    """It ran for longer than it may, and was ended with its worker; the payload has the reason as text."""
 
 
 class OpenSession(Frame, frozen=True, kw_only=True):
@@ -74,6 +76,8 @@ class OpenSession(Frame, frozen=True, kw_only=True):
     name: Name = ""
     """Of the process, for people."""
     pid: Pid = 0
+    worker: Count = 0
+    """Of a client that is a worker's, for tasks that its tasks submit: the worker's number."""
 
 
 class SessionOpened(Frame, frozen=True, kw_only=True):
@@ -127,6 +131,10 @@ class SubmitTasks(Frame, frozen=True, kw_only=True):
     """How often a task may run until it raises no exception."""
     once: bool = False
     """A task whose worker is lost after it may have begun is not run again."""
+    timeout_ms: Count = 0
+    """How long each may run; 0: as long as it takes."""
+    depth: Count = 0
+    """Of tasks that a task submits: how many tasks are above them. Deeper ones begin first, the newest first."""
 
 
 class TasksReceived(Frame, frozen=True, kw_only=True):
@@ -165,6 +173,20 @@ class RunTasks(Frame, frozen=True, kw_only=True):
     function: Count
     sizes: Sizes
     payload: Payload
+    timeout_ms: Count = 0
+    depth: Count = 0
+
+
+class TaskWaits(Frame, frozen=True, kw_only=True):
+    """From a worker: the task of a run that it has begun waits for other tasks; the worker runs others meanwhile."""
+
+    run: Count
+
+
+class TaskGoesOn(Frame, frozen=True, kw_only=True):
+    """From a worker: the task goes on."""
+
+    run: Count
 
 
 class TasksDone(Frame, frozen=True, kw_only=True):
@@ -203,6 +225,8 @@ SessionFrame = (
     | CancelTasks
     | TasksCancelled
     | RunTasks
+    | TaskWaits
+    | TaskGoesOn
     | TasksDone
     | RecallTasks
     | TasksReturned

@@ -1,0 +1,99 @@
+"""What code of a task finds of the worker that runs it: its session, how deep it is, and how it gives its slot back.
+
+Outside of workers there is none of it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import BrokenExecutor
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from hal.core.model.errors import HALError
+from hal.runtime.session_file import SessionFile
+
+Waiting = Callable[[], AbstractContextManager[None]]
+
+
+class _Thread(threading.local):
+    """Of the thread that runs a task: how many tasks are above it, plus one; 0: it runs none."""
+
+    def __init__(self) -> None:
+        self.depth = 0
+
+
+class InitializerError(HALError, BrokenExecutor):
+    """The initialiser of a session's client raised in this worker; its cause is what."""
+
+    code = "initializer-failed"
+
+
+class InitializedFunction:
+    """A function before whose first call in a process an initialiser is called, once for each client."""
+
+    def __init__(
+        self, key: str, initializer: Callable[..., object], arguments: tuple[Any, ...], function: Callable[..., Any]
+    ) -> None:
+        self.key, self.initializer, self.arguments, self.function = key, initializer, arguments, function
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        failure = _initialized.get(self.key, self)
+        if failure is self:
+            failure = _initialize(self)
+        if failure is not None:
+            raise InitializerError(f"the initialiser failed: {failure}") from failure
+        return self.function(*args, **kwargs)
+
+
+_thread = _Thread()
+_session: SessionFile | None = None
+_number = 0
+_waiting: Waiting = nullcontext
+_initialized: dict[str, Any] = {}
+"""None, or what the initialiser raised."""
+_initializing = threading.Lock()
+
+
+def enter_worker(session: SessionFile, number: int, waiting: Waiting) -> None:
+    """This process is a worker.
+
+    Args:
+        number: of it, in the session.
+        waiting: gives a task's slot back while its thread waits.
+    """
+    global _session, _number, _waiting
+    _session, _number, _waiting = session, number, waiting
+
+
+def session_of_worker() -> tuple[SessionFile, int] | None:
+    """The session, and the number of this worker in it; None outside of workers."""
+    return None if _session is None else (_session, _number)
+
+
+def set_depth(depth: int) -> None:
+    """This thread runs tasks that are so deep."""
+    _thread.depth = depth + 1
+
+
+def depth_of_children() -> int:
+    """How deep a task is that is submitted by this thread."""
+    return _thread.depth
+
+
+def waiting() -> AbstractContextManager[None]:
+    """While this thread waits for a task; in a task, others run meanwhile."""
+    return _waiting() if _thread.depth else nullcontext()
+
+
+def _initialize(function: InitializedFunction) -> Any:
+    with _initializing:
+        if function.key not in _initialized:
+            try:
+                function.initializer(*function.arguments)
+            except BaseException as error:
+                _initialized[function.key] = error
+            else:
+                _initialized[function.key] = None
+        return _initialized[function.key]
