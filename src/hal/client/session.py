@@ -9,11 +9,13 @@ import math
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, ParamSpec, TypeVar, cast
 
 from hal.client.sessions.answers import SessionFuture
 from hal.client.sessions.core import Options, SessionCore
+from hal.client.sessions.dependent import DependentFuture, futures_in
 from hal.client.sessions.errors import (
     SessionLost,
     TaskError,
@@ -140,25 +142,33 @@ class Session(Executor):
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Submit one call; returns its future.
 
-        Waits while the session's window of unanswered tasks is full. Arguments that cannot be pickled fail the future.
+        Arguments that are futures, of any executor, are replaced by their results: the task is submitted once all are
+        there, and fails as the first of them that has none. Waits while the session's window of unanswered tasks is
+        full. Arguments that cannot be pickled fail the future.
 
         Raises:
             SessionLost: the connection is gone.
             RuntimeError: after `shutdown`.
         """
+        if needed := futures_in(args, kwargs):
+            self._core.reserve()
+            return DependentFuture(needed, args, kwargs, partial(self._submit, fn, late=True), self._core.release)
+        return self._submit(fn, args, kwargs)
+
+    def _submit(
+        self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], *, late: bool = False
+    ) -> SessionFuture:
         core = self._core
         try:
             data = core.encode([args, kwargs] if kwargs else args)
             core.store(fn)
-        except RuntimeError:
-            raise
         except Exception as error:
             take_used()
-            core.check()
+            core.check(late=late)
             failed = SessionFuture(core, -1)
             failed.set_exception(error)
             return failed
-        return core.submit(fn, data, take_used(), self._task_options())
+        return core.submit(fn, data, take_used(), self._task_options(), late=late)
 
     def put(self, value: Any) -> SharedValue:
         """Send a value once, for many tasks; returns what stands for it in their arguments and closures.
@@ -196,10 +206,19 @@ class Session(Executor):
             chunksize: ignored: the broker decides how many tasks travel together.
         Raises: as `submit`; when iterated, TimeoutError, and the exception of the first task that failed.
         """
+        return cast(Iterator[T], self.task_map(fn, iterables, timeout).results())
+
+    def task_map(self, fn: Callable[..., Any], iterables: tuple[Iterable[Any], ...], timeout: float | None) -> TaskMap:
+        """What `map` iterates over."""
         self._core.check()
         tasks = TaskMap(self._core, fn, iterables, self._task_options(), timeout)
         tasks.fill()
-        return cast(Iterator[T], tasks.results())
+        return tasks
+
+    @property
+    def accepts_now(self) -> bool:
+        """Whether `submit` would not wait now."""
+        return self._core.has_room(1)
 
     def _task_options(self) -> Options:
         """Those of a task that is submitted now."""

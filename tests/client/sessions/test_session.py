@@ -244,6 +244,38 @@ def test_a_shared_value_of_another_client_fails_its_task(running: Processes, ses
     assert session.submit(len, "ab").result(WAIT_S) == 2
 
 
+def test_futures_as_arguments_are_their_results(session: Session, tmp_path: Path) -> None:
+    """Of tasks that have not ended, too; the task runs once all are there."""
+    release = tmp_path / "release"
+    held = session.submit(hold, str(tmp_path / "began"), str(release))
+    total = session.submit(lambda *numbers, scale: sum(numbers) * scale, 1, session.submit(abs, -2), scale=10)
+    later = session.submit(lambda pid, number: pid > 0 and number, held, total)
+    assert total.result(WAIT_S) == 30
+    assert not later.done()
+    release.touch()
+    assert later.result(WAIT_S) == 30
+
+
+def test_a_chain_of_a_thousand_tasks_ends(session: Session) -> None:
+    """Each waits for the one before it; shutting down waits for all."""
+    future: Future[int] = session.submit(abs, 0)
+    for _ in range(1_000):
+        future = session.submit(lambda number: number + 1, future)
+    session.shutdown()
+    assert future.result(WAIT_S) == 1_000
+
+
+def test_a_future_that_fails_fails_what_waits_for_it(session: Session) -> None:
+    """With the same exception."""
+    failing = session.submit(divmod, 1, 0)
+    assert isinstance(session.submit(abs, failing).exception(WAIT_S), ZeroDivisionError)
+    waiting: Future[int] = Future()
+    dependent = session.submit(abs, waiting)
+    assert dependent.cancel()
+    waiting.set_result(1)
+    assert dependent.cancelled()
+
+
 def fibonacci(number: int) -> int:
     """Each call a task of its own."""
     if number < 2:

@@ -156,18 +156,25 @@ class SessionCore:
         return encode_value(value, self.exchange, self.number)
 
     def submit(
-        self, function: Callable[..., Any], data: bytes, needs: frozenset[int], options: Options
+        self,
+        function: Callable[..., Any],
+        data: bytes,
+        needs: frozenset[int],
+        options: Options,
+        *,
+        late: bool = False,
     ) -> SessionFuture:
         """Submit a task.
 
         Args:
             needs: shared values that it uses.
+            late: it was reserved.
         Raises:
             SessionLost: the connection is gone.
             RuntimeError: after `close`.
         """
         with self._lock:
-            self.check()
+            self.check(late=late)
             if not self.has_room(1):
                 self._wait_for_room(1)
             stored = self.store(function)
@@ -331,12 +338,31 @@ class SessionCore:
         """Whether so many tasks fit into the window."""
         return self._unanswered + tasks <= self._window_tasks and self._unanswered_bytes < self._window_bytes
 
-    def check(self) -> None:
-        """Check that tasks can be submitted.
+    def reserve(self) -> None:
+        """A task will be submitted later; `close` and `wait_until_answered` wait for that.
 
         Raises: as `submit`.
         """
-        if self.closed:
+        with self._lock:
+            self.check()
+            self._unanswered += 1
+
+    def release(self) -> None:
+        """It was submitted, or will never be."""
+        with self._lock:
+            if self.lost is None:
+                self._unanswered -= 1
+                self._room.notify_all()
+                self._end_if_done()
+
+    def check(self, *, late: bool = False) -> None:
+        """Check that tasks can be submitted.
+
+        Args:
+            late: also after `close`.
+        Raises: as `submit`.
+        """
+        if self.closed and not late:
             raise RuntimeError("cannot schedule new futures after shutdown")
         if self.lost is not None:
             raise self.lost
@@ -358,7 +384,7 @@ class SessionCore:
         while not self.has_room(tasks) and self.lost is None:
             self._room.wait()
         self._waiting_for_room -= 1
-        self.check()
+        self.check(late=True)
 
     def _send_block(
         self, first: int, block: Block, parts: list[bytes], needs: frozenset[int], options: Options

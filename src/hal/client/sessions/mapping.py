@@ -84,6 +84,14 @@ class TaskMap:
             TimeoutError: a result was not there in time.
             SessionLost: the connection is gone.
         """
+        for part in self.parts():
+            yield from part
+
+    def parts(self) -> Iterator[Iterator[Any]]:
+        """Yield iterators over the results that have arrived together; only to get one of them is waited for anything.
+
+        Raises: as `results`.
+        """
         try:
             while True:
                 if self._untaken < WINDOW_TASKS // 2:
@@ -97,7 +105,7 @@ class TaskMap:
                 taken = 0
                 while taken < count:
                     frame = self._take(first + taken)
-                    yield from values_of(frame, self._core.exchange)
+                    yield values_of(frame, self._core.exchange)
                     taken += len(frame.statuses)
                 self._blocks.popleft()
                 self._untaken -= count
