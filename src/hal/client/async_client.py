@@ -362,17 +362,20 @@ class AsyncClient:
         return list(await self.call(calls.control_nodes("uncordon", names)))
 
     async def drain(
-        self, *names: str, reason: str = "", evict: str = "", within: str = "", grace: str = ""
+        self, *names: str, reason: str = "", evict: str = "", within: str = "", grace: str = "", move: bool = False
     ) -> list[Outcome]:
         """Close nodes to new work so that they become empty; `wait_drained` waits for that.
 
         Args:
+            move: of one node: only if all work there may be moved, has room elsewhere, and that pays; it leaves now.
             evict: how what does not end by itself is evicted (`requeue`, `checkpoint`, `cancel`); empty: it may run on.
             within: how long it may run on before that, as a duration; at once by default.
             grace: how long it then has to end before it is killed; 30s by default.
         """
         texts = {"evict": evict, "within": within, "grace": grace}
-        details = {name: text for name, text in texts.items() if text}
+        details: dict[str, Any] = {name: text for name, text in texts.items() if text}
+        if move:
+            details["move"] = True
         return list(await self.call(calls.control_nodes("drain", names, reason, details)))
 
     async def wait_drained(

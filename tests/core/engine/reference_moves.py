@@ -57,6 +57,12 @@ class Moving:
         take(free, claimed, self.scene.request)
         return self._places(sorted(victims, key=lambda run: -len(run.nodes)), free)
 
+    def has_room_without(self, victims: Sequence[Running], node: str) -> bool:
+        """Whether all of them find room at once on the other nodes."""
+        free = self.left(victims)
+        del free[node]
+        return self._places(sorted(victims, key=lambda run: -len(run.nodes)), free)
+
     def _places(self, victims: Sequence[Running], free: dict[str, dict[str, int]]) -> bool:
         if not victims:
             return True

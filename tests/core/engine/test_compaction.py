@@ -8,12 +8,22 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from hal.core.engine import State
+from hal.core.engine import State, apply, cycle
 from hal.core.engine.checks.invariants import check_invariants
 from hal.core.engine.classes import NODE, ClassSpec, OwnerSpec, Term
 from hal.core.engine.config import Backfill, EngineConfig
-from hal.core.engine.events import END, INF, AttemptsEnded, JobsSubmitted, NodeSpec, submit_rows
-from hal.core.engine.plan import MOVED
+from hal.core.engine.events import (
+    END,
+    INF,
+    AttemptsEnded,
+    ClockAdvanced,
+    JobsSubmitted,
+    NodeSpec,
+    PlanAssumed,
+    submit_rows,
+)
+from hal.core.engine.plan import MOVED, Cursor, Plan
+from hal.core.engine.preempting import MOVES
 from hal.core.engine.scheduler import Scheduler
 from hal.core.engine.tables.qos import MODE_NAMES
 from hal.core.model import Duration
@@ -223,3 +233,42 @@ def test_what_was_moved_is_protected_for_a_minute(wait_s: int, moves: bool) -> N
     scheduler.feed(job(12, 2, gang=3, movable=False, submit_ms=now))
     scheduler.run(now)
     assert bool(moved(sink)) is moves
+
+
+def search_slices(state: State, now: int, budget: int) -> tuple[list[Plan], list[Cursor]]:
+    """One pass in slices of so much work: its plans, and where the search for work to move stopped in between."""
+    plans: list[Plan] = []
+    stops: list[Cursor] = []
+    cursor: Cursor | None = None
+    for _ in range(10_000):
+        plan = cycle(state, now, budget=budget, cursor=cursor)
+        plans.append(plan)
+        if plan.changes:
+            apply(state, PlanAssumed(plan))
+        cursor = plan.cursor
+        if cursor is None:
+            return plans, stops
+        if cursor.phase in MOVES and cursor.row:
+            stops.append(cursor)
+    raise AssertionError("no end of slices")
+
+
+def test_room_is_looked_for_in_slices() -> None:
+    """A gang of six takes six of seven nodes with a small job each; the last node has room for three beside its own, so
+    one of them is empty to begin with. At one unit a slice, each of the victims after the first has a slice of its own,
+    and what is found is what is found at once."""
+    found = []
+    for budget in (1, 1 << 40):
+        state, _, scheduler = scattered(*(job(2 * at + 1, 1) for at in range(4)))
+        gang = job(19, 4, gang=3, movable=False, submit_ms=60 * SECOND)
+        for event in (gang, ClockAdvanced(60 * SECOND)):
+            apply(state, event)
+        plans, stops = search_slices(state, 60 * SECOND, budget)
+        victims = [int(move["job"]) for plan in plans for move in plan.preemptions]
+        claimed = [plan.rows[: int(claim["row_count"])].tolist() for plan in plans for claim in plan.claims]
+        found.append((victims, claimed))
+        beyond = [stop for stop in stops if stop.row > len(state.nodes.names)]
+        assert len(beyond) == (len(victims) - 1 if budget == 1 else 0)
+        assert scheduler is not None
+    assert found[0] == found[1]
+    assert len(found[0][0]) == 2

@@ -112,6 +112,7 @@ def resume(screen: Screen, names: Sequence[str]) -> int:
     hal node drain n2 n3 --timeout 2h
     hal node drain n2 --no-wait
     hal node drain n2 --evict requeue --within 2h     # after two hours, what is left runs elsewhere
+    hal node drain n2 --move            # only if all of it may be moved, has room elsewhere, and that pays
     """,
 )
 @_names
@@ -123,6 +124,11 @@ def resume(screen: Screen, names: Sequence[str]) -> int:
 )
 @click.option("--within", metavar="TIME", default="", help="With --evict: time to end before that (default: none).")
 @click.option("--grace", metavar="TIME", default="", help="With --evict: from there to SIGKILL (default: 30s).")
+@click.option(
+    "--move",
+    is_flag=True,
+    help="Move the work of one node at once, if all of it is movable and has room elsewhere, and that pays.",
+)
 @click.option("--wait/--no-wait", default=True, help="Wait until the nodes are empty (default).")
 @click.option("--timeout", metavar="TIME", help="Wait at most TIME, else exit with code 124; the nodes stay closed.")
 @pass_screen
@@ -133,6 +139,7 @@ def drain(
     evict: str | None,
     within: str,
     grace: str,
+    move: bool,
     wait: bool,
     timeout: str | None,
 ) -> int:
@@ -146,7 +153,7 @@ def drain(
         raise click.UsageError("--within and --grace are about an eviction; add --evict MODE")
     timeout_s = parse_duration(timeout, field="--timeout") / 1000 if timeout is not None else None
     names = list(dict.fromkeys(names))
-    outcomes = screen.client.drain(*names, reason=reason, evict=evict or "", within=within, grace=grace)
+    outcomes = screen.client.drain(*names, reason=reason, evict=evict or "", within=within, grace=grace, move=move)
     if not wait:
         return report(screen, outcomes)
     refused = [one for one in outcomes if not one.ok]

@@ -8,10 +8,11 @@ from hal.cli.kit.command import command, pass_screen
 from hal.cli.kit.screen import Screen
 
 if TYPE_CHECKING:
-    from hal.client.rest.ask_calls import ReservationInfo, WantInfo
+    from hal.client.rest.ask_calls import ReleasableInfo, ReservationInfo, WantInfo
 
 WANTS = ("JOBS", "TASKS", "EACH", "NODES", "QUEUES", "USERS", "HEAD", "WAITS", "SHORT OF")
 PLAN = ("JOB", "START", "IN", "UNTIL", "NODES")
+RELEASABLE = ("RENTED", "PRICE", "MOVES", "LOSES", "EMPTY IN", "PAYS")
 SHOWN_NAMES = 3
 SHOWN_NODES = 6
 
@@ -51,6 +52,9 @@ def plan(screen: Screen) -> None:
             screen.note("no waiting job has nodes reserved")
         if found.truncated:
             screen.note("there are more reservations than are shown")
+        if found.releasable:
+            screen.line("")
+            screen.table(RELEASABLE, [_releasable(one, found.now_ms) for one in found.releasable])
 
     screen.show(found, render)
 
@@ -90,6 +94,16 @@ def _names(counts: dict[str, int], more: int) -> str:
     names = list(counts)
     rest = len(names) - SHOWN_NAMES + more
     return ",".join(names[:SHOWN_NAMES]) + (f",… ({rest} more)" if rest > 0 else "")
+
+
+def _releasable(one: ReleasableInfo, now_ms: int) -> tuple[str, ...]:
+    """A rented node that can be emptied: what moves, what that loses of the node's time, when it is empty by itself."""
+    from hal.cli.kit.formats import span
+    from hal.core.model import plural
+
+    by_itself = "not known" if one.empty_ms is None else span(max(one.empty_ms - now_ms, 0))
+    loses = span(round(one.lost_node_s * 1000))
+    return (one.node, f"{one.price:g}", plural(one.tasks, "task"), loses, by_itself, "yes" if one.pays else "no")
 
 
 def _reservation(one: ReservationInfo, now_ms: int) -> tuple[str, ...]:

@@ -79,6 +79,22 @@ class ReservationInfo(View, frozen=True, kw_only=True):
     """Nothing else starts on these nodes before it."""
 
 
+class ReleasableInfo(View, frozen=True, kw_only=True):
+    """A rented node that could be emptied now: all that runs there may be moved, and has room elsewhere."""
+
+    node: str
+    price: float = 0.0
+    """As advised."""
+    tasks: int = 0
+    """Running tasks that would be moved."""
+    lost_node_s: float = 0.0
+    """What they would lose: seconds of a whole node."""
+    empty_ms: int | None = None
+    """When it will be empty by itself; None: not known."""
+    pays: bool = False
+    """Whether what is gained is at least `compaction` times what is lost."""
+
+
 class PlanInfo(View, frozen=True, kw_only=True):
     """Reservations of waiting work, in order of rank."""
 
@@ -86,6 +102,8 @@ class PlanInfo(View, frozen=True, kw_only=True):
     reservations: tuple[ReservationInfo, ...] = ()
     truncated: bool = False
     """There are more."""
+    releasable: tuple[ReleasableInfo, ...] = ()
+    """Nodes with advice of the kind `price`, the dearest first; for operators, where `compaction` is on."""
 
 
 def wants() -> Call[WantsInfo]:

@@ -119,7 +119,8 @@ def _resume(state: State, now_ms: int, cursor: Cursor) -> Plan:
 
 def _search(state: State, now_ms: int, cursor: Cursor, budget: int) -> Plan:
     place, seen, restarts = cursor.row, cursor.seen, cursor.restarts
-    if place and seen != state.version:
+    # A question about emptying a node (`why.emptying`) uses the same scratch.
+    if place and (seen != state.version or state.search_record[L.SEEK_ENTRY] < 0):
         place, restarts = 0, restarts + 1
     if place == 0:
         seen = state.version

@@ -53,7 +53,7 @@ from hal.core.kernels.structures.memory import Tables, point_at
 from hal.core.kernels.work import pending, running
 from hal.core.model.offer import Offer
 
-PREEMPTING_KERNELS: Final = ("apply_moves", "cancel", "ready", "resumable", "seek", "lender")
+PREEMPTING_KERNELS: Final = ("apply_moves", "cancel", "ready", "resumable", "seek", "empty", "lender")
 """Bound only where some QOS may take from another, or a limit has taken back what it lent."""
 NO_KEYS: Final = np.zeros(0, np.int64)
 FAULTS: Final = {
@@ -458,6 +458,7 @@ class State(ScalarTables):
                 ("ready", claims.ready_claims, (self.at, 0, no_table, no_moves, none)),
                 ("resumable", claims.resumable, (self.at, 0, no_table, no_moves)),
                 ("seek", victims.seek, (self.at, 0, 0, 0, 0, 0, 0)),
+                ("empty", victims.empty_node, (self.at, 0, 0)),
                 ("lender", lending.next_lender, (self.at, 0)),
                 ("adopt", running.adopt, (self.at, no_adopts, none, none, none, none)),
                 ("easy", easy.cycle, (self.at, 0, 1, 1, False, False)),

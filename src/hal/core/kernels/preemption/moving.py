@@ -3,7 +3,8 @@
 Pure but for scratch. The gang gains the time until it would start by itself, times what it holds; what is moved loses
 the time since it started, times what it holds. It must find room elsewhere, all of it at once, beside the nodes that
 the gang gets and those that others have reserved: so whatever runs can go on running. Largest first, each on the first
-nodes that hold it. O(attempts + victims x nodes), where victims of one shape go on where the one before found room.
+nodes that hold it. O(attempts + victims x nodes), where victims of one shape go on where the one before found room; the
+victims are placed in slices. In the same way a node may be emptied without a gang, to give it back.
 """
 
 from __future__ import annotations
@@ -52,7 +53,10 @@ from hal.core.kernels.structures.layout import (
     SEEK_ALONE,
     SEEK_DUE,
     SEEK_ENTRY,
+    SEEK_FROM,
     SEEK_GANG,
+    SEEK_LAST,
+    SEEK_LEFT,
     SEEK_SHAPE,
     SEEK_STAMP,
     STANDING_GRACE,
@@ -126,12 +130,17 @@ def keep_reserved(t: Tables, everybody: bool) -> None:
     entry = t.search_record[SEEK_ENTRY]
     stamp = t.search_record[SEEK_STAMP]
     ends = min(t.pass_record[PASS_NOW] + t.pass_record[PASS_WALL], INF)
-    key = t.entries[entry, E_KEY] + t.buckets[t.entries[entry, E_BUCKET], B_OFFSET]
+    key = 0
+    if not everybody:
+        key = t.entries[entry, E_KEY] + t.buckets[t.entries[entry, E_BUCKET], B_OFFSET]
     for k in range(t.meta[M_RESERVATIONS]):
         before = t.reservations[k, V_KEY]
-        ahead = before < key or (before == key and t.reservations[k, V_JOB] < t.entries[entry, E_JOB])
         if everybody:
             ahead = t.reservations[k, V_ENTRY] != entry
+        else:
+            ahead = before < key or (before == key and t.reservations[k, V_JOB] < t.entries[entry, E_JOB])
+        if everybody:
+            pass
         elif t.reservations[k, V_KIND] == KIND_RESERVED and ends <= t.reservations[k, V_START]:
             ahead = False
         if not ahead:
@@ -165,8 +174,8 @@ def pays(t: Tables, count: int) -> bool:
 
 
 @inner
-def fits_elsewhere(t: Tables, count: int) -> bool:
-    """Whether all victims find room at once when the gang has started."""
+def begin_elsewhere(t: Tables, count: int) -> None:
+    """Begin to look for room for all victims at once when the gang has started; `go_on_elsewhere` follows."""
     s = t.search_record
     resources = t.meta[M_RESOURCES]
     keep_reserved(t, True)
@@ -183,15 +192,27 @@ def fits_elsewhere(t: Tables, count: int) -> bool:
         t.victims[2, k] = weigh(t, shape_of(t, run)) * t.runs[run, R_NODES]
         t.victims[3, k] = run
     sort_pairs(t.victims[2], t.victims[3], count)
-    begin = 0
-    last = -1
-    for k in range(count - 1, -1, -1):
+    s[SEEK_LEFT] = count
+    s[SEEK_FROM] = 0
+    s[SEEK_LAST] = -1
+
+
+@inner
+def go_on_elsewhere(t: Tables, budget: int) -> bool:
+    """Look for room for victims, largest first, until the budget is used up, but for one at least. SEEK_LEFT says for
+    how many it was not looked for yet. Returns whether all others had room."""
+    s = t.search_record
+    left = s[SEEK_LEFT]
+    for k in range(left - 1, -1, -1):
+        if k < left - 1 and t.pass_record[PASS_WORK] >= budget:
+            return True
         run = t.victims[3, k]
-        if shape_of(t, run) != last or t.meta[M_BOOKINGS] > 0:
-            begin = 0
-        last = shape_of(t, run)
-        begin = _place_again(t, run, begin)
-        if begin < 0:
+        if shape_of(t, run) != s[SEEK_LAST] or t.meta[M_BOOKINGS] > 0:
+            s[SEEK_FROM] = 0
+        s[SEEK_LAST] = shape_of(t, run)
+        s[SEEK_FROM] = _place_again(t, run, s[SEEK_FROM])
+        s[SEEK_LEFT] = k
+        if s[SEEK_FROM] < 0:
             return False
     return True
 

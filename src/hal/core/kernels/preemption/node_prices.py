@@ -129,15 +129,21 @@ def protected_until(t: Tables, run: int) -> int:
 
 
 @inner
+def is_movable(t: Tables, run: int) -> bool:
+    """Whether a running attempt may be moved."""
+    class_id = t.buckets[t.runs[run, R_BUCKET], B_CLASS]
+    # Where work with terms of affinity may go depends on what else is moved.
+    movable = t.classes[class_id, C_MOVABLE] != 0 and t.classes[class_id, C_AFFINE] != 1
+    return bool(t.runs[run, R_STATE] == RUN_ON and movable and t.qos[qos_of(t, run), STANDING_MODE] != MODE_SHRINK)
+
+
+@inner
 def _is_eligible(t: Tables, run: int) -> bool:
     """Whether a running attempt may be preempted at all: it was offered, or its QOS allows it, or it may be moved."""
     if t.runs[run, R_STATE] != RUN_ON:
         return False
     if t.search_record[SEEK_MOVES] > 0:
-        class_id = t.buckets[t.runs[run, R_BUCKET], B_CLASS]
-        # Where work with terms of affinity may go depends on what else is moved.
-        movable = t.classes[class_id, C_MOVABLE] != 0 and t.classes[class_id, C_AFFINE] != 1
-        return bool(movable and t.qos[qos_of(t, run), STANDING_MODE] != MODE_SHRINK)
+        return is_movable(t, run)
     offered = t.search_record[SEEK_OFFERED]
     if offered > 0:
         return bool(t.runs[run, R_OFFERED] == offered)

@@ -32,16 +32,25 @@ from hal.core.kernels.preemption.lending import (
     gives_lent,
     still_lent,
 )
-from hal.core.kernels.preemption.moving import comes_free_at, fits_elsewhere, keep_reserved, longest_grace, pays
+from hal.core.kernels.preemption.moving import (
+    begin_elsewhere,
+    comes_free_at,
+    go_on_elsewhere,
+    keep_reserved,
+    longest_grace,
+    pays,
+)
 from hal.core.kernels.preemption.node_prices import (
     clear,
     count_fitting,
     find_largest,
     fits_by,
     is_going,
+    is_movable,
     leaves,
     lend,
     look_at,
+    loss_of,
     may_lose,
     mode_of,
     pick,
@@ -67,6 +76,7 @@ from hal.core.kernels.structures.layout import (
     M_RESOURCES,
     M_RUN_TOP,
     MAX_CANDIDATES,
+    MODE_SHRINK,
     MODE_SUSPEND,
     N_ATTEMPTS,
     O_QOS,
@@ -88,20 +98,25 @@ from hal.core.kernels.structures.layout import (
     SCRATCH_PRICES,
     SEARCH_COST,
     SEARCH_JOBS,
+    SEARCH_KEPT,
     SEARCH_YOUTH,
     SEEK_ALONE,
     SEEK_COUNT,
     SEEK_DUE,
     SEEK_ENTRY,
     SEEK_GANG,
+    SEEK_LEFT,
+    SEEK_LOST,
     SEEK_MOVES,
     SEEK_NODE,
     SEEK_OFFERED,
     SEEK_QOS,
     SEEK_SHAPE,
+    SEEK_SIZE,
     SEEK_STAMP,
     SEEK_YOUTH,
     STANDING_GRACE,
+    STANDING_MODE,
     STANDING_PREEMPTS,
     T_KEY,
     T_RIGHT,
@@ -126,7 +141,9 @@ def seek(at: Any, job: int, task: int, now: int, node: int, budget: int, lent: i
     """Search for a waiting task, from a node on (0 = a new search). Returns FOUND, NOTHING or UNFINISHED.
 
     Args:
-        budget: work of this slice (attempts looked at); a node is finished whatever the budget.
+        node: beyond the last one, what is left of it is to find room for the victims.
+        budget: work of this slice (attempts looked at); a node is finished whatever the budget, and room is looked for
+            for one victim.
         lent: 0 = from those from whom the QOS of the task may take; 1 = from those who borrowed what is its own; of
             work that may be moved 2 = what loses least, 3 = as little as possible.
 
@@ -137,6 +154,8 @@ def seek(at: Any, job: int, task: int, now: int, node: int, budget: int, lent: i
     t = tables(at)
     t.pass_record[PASS_NOW] = now
     t.pass_record[PASS_WORK] = 0
+    if node > t.meta[M_NODES]:
+        return _find_room(t, budget)
     if not _begin_search(t, waiting_entry(t, job, task), lent):
         t.pass_record[PASS_WORK] = 1
         return NOTHING
@@ -169,10 +188,81 @@ def seek(at: Any, job: int, task: int, now: int, node: int, budget: int, lent: i
     t.search_record[SEEK_COUNT] = kept
     t.search_record[SEEK_DUE] = _latest_free(t, kept)
     if lent > LENT:
-        return FOUND if pays(t, kept) and fits_elsewhere(t, kept) else NOTHING
+        if not pays(t, kept):
+            return NOTHING
+        begin_elsewhere(t, kept)
+        return _find_room(t, budget)
     if comes_free_at(t, t.search_record[SEEK_DUE]) < INF and (lent == 0 or _comes_back(t)):
         return NOTHING
     return FOUND
+
+
+@inner
+def _find_room(t: Tables, budget: int) -> int:
+    """Go on looking for room for the victims: FOUND, NOTHING or UNFINISHED.
+
+    Nothing has changed since they were chosen, or the search would have begun anew.
+    """
+    s = t.search_record
+    if not go_on_elsewhere(t, budget):
+        return NOTHING
+    if s[SEEK_LEFT] > 0:
+        s[SEEK_NODE] = t.meta[M_NODES] + 1
+        return UNFINISHED
+    if _choose_nodes(t) < s[SEEK_GANG]:  # again: other passes use the same scratch between two slices
+        return NOTHING
+    s[SEEK_DUE] = _latest_free(t, s[SEEK_COUNT])
+    return FOUND
+
+
+@kernel
+def empty_node(at: Any, now: int, node: int) -> int:
+    """How many attempts run on a node that may be moved and all find room elsewhere at once; -1: it cannot be emptied.
+
+    The search record then says what that loses (SEEK_LOST), and when the node would be empty by itself (SEEK_ALONE;
+    INF: nobody knows). Extensions of jobs leave it anyway. O(attempts there x nodes).
+    """
+    t = tables(at)
+    s = t.search_record
+    t.pass_record[PASS_NOW] = now
+    t.pass_record[PASS_WORK] = 0
+    t.ticks[TICK] += 1
+    t.ticks[TICK_SEARCH] = t.ticks[TICK]
+    for column in range(SEEK_SIZE):
+        s[column] = 0
+    s[SEEK_ENTRY] = -1
+    s[SEEK_STAMP] = t.ticks[TICK_SEARCH]
+    s[SEEK_MOVES] = 1
+    s[SEEK_ALONE] = now
+    find_largest(t)
+    for other in range(t.meta[M_NODES]):
+        t.search[other, SEARCH_COST] = -1
+        t.search[other, SEARCH_YOUTH] = INF
+    t.search[node, SEARCH_KEPT] = s[SEEK_STAMP]
+    count = 0
+    stays = False
+    piece = t.rows[node, N_ATTEMPTS]
+    walked = 0
+    while leads_on(t, piece - 1, walked, t.pieces.shape[0]):
+        walked += 1
+        run = t.pieces[piece - 1, P_RUN]
+        piece = t.pieces[piece - 1, P_ON_ROW]
+        t.pass_record[PASS_WORK] += 1
+        s[SEEK_ALONE] = max(s[SEEK_ALONE], t.runs[run, R_DUE] if is_going(t, run) else t.runs[run, R_END])
+        if is_going(t, run) or t.qos[qos_of(t, run), STANDING_MODE] == MODE_SHRINK:
+            continue
+        if not is_movable(t, run) or not may_lose(t, run, node):
+            stays = True
+            continue
+        s[SEEK_LOST] = min(s[SEEK_LOST] + loss_of(t, run, mode_of(t, run)), INF)
+        t.victims[0, count] = 0
+        t.victims[1, count] = run
+        count += 1
+    s[SEEK_COUNT] = count
+    if stays:
+        return -1
+    begin_elsewhere(t, count)
+    return count if go_on_elsewhere(t, INF) else -1
 
 
 @inner

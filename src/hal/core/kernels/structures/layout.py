@@ -288,7 +288,11 @@ SEEK_DUE: Final = 8  # instant at which all nodes are free at the latest
 SEEK_YOUTH: Final = 9  # when work that is too young now is old enough, INF = none is
 SEEK_MOVES: Final = 10  # it is for work that moves: 1 = the cheapest, 2 = the least; else 0
 SEEK_ALONE: Final = 11  # of work that moves: when the gang would start by itself, INF = not known
-SEEK_SIZE: Final = 12
+SEEK_LEFT: Final = 12  # of work that moves: victims for which no room was looked for yet
+SEEK_FROM: Final = 13  # of it: the node from which on there may be room for the next of the same shape
+SEEK_LAST: Final = 14  # of it: the shape of the last one, -1
+SEEK_LOST: Final = 15  # where a node is to be emptied: what moving the work there loses
+SEEK_SIZE: Final = 16
 
 # --- moves of a plan -------------------------------------------------------------------------------------------------
 A_OP: Final = 0

@@ -21,6 +21,7 @@ from hal.core.engine.rules.booked_nodes import met_by
 from hal.core.engine.rules.policy_tables import hours_mark, hours_spent, settled_use
 from hal.core.engine.scheduler import Scheduler, Step
 from hal.core.engine.views import LedgerRow, ShareRow, advice_events, known_keys, ledger_rows, share_rows
+from hal.core.engine.why.emptying import Emptied, emptied, releasable
 from hal.core.engine.why.explain import explain
 from hal.core.engine.why.feasible import never_fits
 from hal.core.engine.why.priority import PriorityParts, priority_of
@@ -217,6 +218,19 @@ class Engine:
     def reserved(self) -> Sliced[tuple[list[Reserved], bool]]:
         """Gather reservations, and whether there are more."""
         return reserved(self.state)
+
+    @property
+    def moves_work(self) -> bool:
+        """Whether the configuration lets work be moved."""
+        return self.state.config.compaction > 0
+
+    def emptied(self, node: str, now_ms: int) -> Emptied | None:
+        """What it takes to empty a node; None: its work cannot all be moved."""
+        return emptied(self.state, node, now_ms)
+
+    def releasable(self, now_ms: int) -> Sliced[list[Emptied]]:
+        """Of the rented nodes those that could be emptied."""
+        return releasable(self.state, now_ms)
 
     def shares(self) -> list[ShareRow]:
         """The tree of shares as use now is."""

@@ -16,6 +16,7 @@ from msgspec.structs import fields
 
 from hal.core.engine.classes import ClassSpec
 from hal.core.engine.events import INF
+from hal.core.engine.why.emptying import Emptied
 from hal.core.engine.why.wants import ClassWants, Reserved, Wants
 from hal.core.model import OverloadedError
 from hal.core.model.devices import counted_as, is_counted_beside
@@ -107,6 +108,22 @@ class ReservationView(Struct, frozen=True, kw_only=True):
     """Nothing else starts on these nodes before it; else what ends before `start_ms` may."""
 
 
+class ReleasableView(Struct, frozen=True, kw_only=True):
+    """A rented node that could be emptied now, by itself: all that runs there may be moved, and has room elsewhere."""
+
+    node: str
+    price: float
+    """As advised."""
+    tasks: int
+    """Running tasks that would be moved."""
+    lost_node_s: float
+    """What they would lose: seconds of a whole node."""
+    empty_ms: int | None
+    """When it will be empty by itself; null: not known."""
+    pays: bool
+    """Whether what is gained is at least `compaction` times what is lost."""
+
+
 class PlanView(Struct, frozen=True, kw_only=True):
     """Reservations of waiting work, in order of rank."""
 
@@ -114,6 +131,8 @@ class PlanView(Struct, frozen=True, kw_only=True):
     reservations: list[ReservationView]
     truncated: bool
     """There are more than are shown."""
+    releasable: list[ReleasableView] = []
+    """Nodes with advice of the kind `price`, at most 100, the dearest first; for operators where `compaction` is on."""
 
 
 class EncodedWants(Struct, frozen=True):
@@ -237,7 +256,11 @@ class Ask:
         """
         found, more = await self._sliced(self._parts.engine.reserved())
         shown = [_reservation(one) for one in found if not user or self._is_of(one.job, user)]
-        return PlanView(now_ms=self._parts.clock.now_ms(), reservations=shown, truncated=more)
+        now_ms = self._parts.clock.now_ms()
+        rented = [] if user else await self._sliced(self._parts.engine.releasable(now_ms))
+        return PlanView(
+            now_ms=now_ms, reservations=shown, truncated=more, releasable=[_releasable(one) for one in rented]
+        )
 
     def _is_of(self, job: int, user: str) -> bool:
         live = self._parts.plane.job(job)
@@ -251,6 +274,17 @@ class Ask:
                 found: Any = end.value
                 return found  # type: ignore[no-any-return]
             await self._parts.runtime.sleep(0)
+
+
+def _releasable(one: Emptied) -> ReleasableView:
+    return ReleasableView(
+        node=one.node,
+        price=one.price,
+        tasks=one.tasks,
+        lost_node_s=one.lost_ms / 1000,
+        empty_ms=None if one.empty_ms >= INF else one.empty_ms,
+        pays=one.pays,
+    )
 
 
 def _fixed(spec: ClassSpec) -> dict[str, object]:

@@ -34,7 +34,7 @@ async def get_wants(api: ControllerApi, call: Call) -> object:
 async def get_plan(api: ControllerApi, call: Call) -> object:
     """Reservations."""
     found = await api.ask.plan(call.visit.identity.user if call.visit.own_only else "")
-    empty = PlanView(now_ms=found.now_ms, reservations=[], truncated=found.truncated)
+    empty = PlanView(now_ms=found.now_ms, reservations=[], truncated=found.truncated, releasable=found.releasable)
     return await sliced_answer(call, api.runtime, empty, "reservations", found.reservations, 200)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hal.core.model import HALError, InternalError, NotFoundError, SpecError, parse_duration
+from hal.core.model import ConflictError, HALError, InternalError, NotFoundError, SpecError, parse_duration
 from hal.core.model.eviction import DEFAULT_GRACE_MS, EvictMode
 from hal.core.model.taint import check_taints
 from hal.daemons.controller.service.nodes.views import NodeView
@@ -50,6 +50,9 @@ class DrainBody(NodesBody, frozen=True, forbid_unknown_fields=True, omit_default
     """How long it may run to its end before that, as a duration (`2h`); at once by default."""
     grace: Any = None
     """How long evicted work has to end before it is killed, as a duration; 30s by default."""
+    move: bool = False
+    """Of one node: drain it only if all that runs there may be moved, has room elsewhere, and what is gained pays for
+    what is lost (`compaction` of hal.toml); it then leaves at once."""
 
     @property
     def eviction(self) -> Drain | None:
@@ -58,6 +61,15 @@ class DrainBody(NodesBody, frozen=True, forbid_unknown_fields=True, omit_default
         Raises:
             SpecError: a time that is none, or one without a mode.
         """
+        if self.move:
+            for name in ("evict", "within", "grace"):
+                if getattr(self, name) is not None:
+                    raise SpecError(
+                        f"{name}: what is moved leaves at once, and is requeued", hint="leave out move, or it"
+                    )
+            if len(set(self.nodes)) != 1:
+                raise SpecError("move: one node at a time", hint="each takes room from the others")
+            return Drain(mode=EvictMode.REQUEUE, within_ms=0, grace_ms=DEFAULT_GRACE_MS)
         if self.evict is None:
             for name in ("within", "grace"):
                 if getattr(self, name) is not None:
@@ -152,12 +164,38 @@ class Nodes:
             elif isinstance(asked, UntaintBody):
                 row = plane.untaint(name, asked.keys, by)
             else:
+                if isinstance(asked, DrainBody) and asked.move:
+                    self._check_moves(name, now_ms)
                 row = plane.cordon(name, asked.reason, by, now_ms, drain=action is NodeAction.DRAIN, evict=evict)
         except InternalError:
             raise
         except HALError as error:
             return outcome_view(name, error)
         return OutcomeView(id=name, ok=True, state=row.state.value, detail=plane.node_reason(name))
+
+    def _check_moves(self, name: str, now_ms: int) -> None:
+        """Check that all work of a node may be moved, and that this pays.
+
+        Raises:
+            NotFoundError: there is no such node.
+            ConflictError: it is not so.
+        """
+        if name not in self._parts.plane.nodes:
+            raise no_node(name)
+        if not self._parts.engine.moves_work:
+            raise ConflictError("move: this HAL moves no work", hint="set compaction under [engine] of hal.toml")
+        found = self._parts.engine.emptied(name, now_ms)
+        if found is None:
+            raise ConflictError(
+                f"node '{name}' runs work that may not be moved now, or has no room elsewhere",
+                hint="drain it without move; `GET /v1/plan` lists rented nodes that can be emptied (`releasable`)",
+            )
+        if not found.pays:
+            raise ConflictError(
+                f"moving the work of node '{name}' would lose {found.lost_ms // 1000} s of a node, which does not pay, "
+                "since it will soon be empty by itself",
+                hint="drain it without move",
+            )
 
     async def wait(self, name: str, timeout_s: float) -> None:
         """Wait until the node holds nothing, is not being drained, or the time has passed.
