@@ -43,8 +43,9 @@ from hal.core.engine.scheduler import Scheduler
 from hal.core.engine.tables.bookings import BookingSpec
 from hal.core.engine.tables.qos import MODE_NAMES
 from hal.core.model import NodeState
-from hal.core.model.devices import GPU, WHOLE, HeldGpus, beside, is_counted_beside
+from hal.core.model.devices import GPU, GPU_ISLAND, WHOLE, HeldGpus, beside, is_counted_beside
 from hal.core.model.facts import Facts, GpuFacts
+from hal.core.model.gpu_reserves import GpuReserves
 from hal.core.model.policy import (
     Account,
     Discipline,
@@ -256,7 +257,9 @@ class Month:
         self.widest = nodes // 8
         self.rows = {row.name: row for row in (self._node(number, nodes) for number in range(nodes))}
         self.topology = _topology(list(self.rows))
-        self.gpus = GpuBook(parts=True)
+        self.gpus = GpuBook(parts=True, islands=True)
+        self.linked = random.Random(seed)
+        """Decides who asks for GPUs of one island."""
         self.books = Books({row.name: dict(row.capacity) for row in self.rows.values()})
         self.down: set[str] = set()
         self.tasks: dict[tuple[int, int], Task] = {}
@@ -269,7 +272,7 @@ class Month:
         self.plans: list[Plan] = []
         config = EngineConfig(
             order="priority", placement="best-fit", backfill=Backfill.EASY, slice_work=400_000, policy=policy_of(),
-            levels=LEVELS, gpu_parts=True,
+            levels=LEVELS, gpu_parts=True, gpu_islands=True,
         )  # fmt: skip
         self.state = new_state(config)
         self.scheduler = Scheduler(self.state, self)
@@ -312,7 +315,7 @@ class Month:
 
     def _spec(self, row: NodeRow) -> NodeSpec:
         """The node as a controller tells the engine of it."""
-        return node_spec(row, self.gpus, self.topology, {})
+        return node_spec(row, self.gpus, self.topology, GpuReserves())
 
     def _tell(self, name: str, **changes: Any) -> None:
         """A node is otherwise from now on."""
@@ -438,6 +441,10 @@ class Month:
         task.gpus = found
         self.gpus.take(task.nodes, found)
         self.counts["shared"] += milli % WHOLE > 0
+        if GPU_ISLAND in task.spec.request:
+            halves = {(int(one.id[-1]) // (GPUS_OF_A_NODE // 2)) for of_node in found for one in of_node}
+            assert len(halves) == 1, "GPUs of one island are of two"
+            self.counts["linked"] += 1
         return True
 
     def _tell_gpus(self) -> None:
@@ -673,6 +680,8 @@ class Month:
             nodes = rng.choice((1, 2, 4)) if gpus == 8 else 1
             within = rng.choice(("", "row", "rack")) if nodes > 1 else ""
             request = {"cpu": gpus * 6, "memory": gpus * 32, GPU: milli, **beside(milli)}
+            if gpus in (2, 4) and self.linked.random() < 1 / 2:
+                request[GPU_ISLAND] = gpus
             return ClassSpec(request, nodes, within=within, tolerates=("gpu",)), 1
         kind = rng.random()
         if kind < 0.45:
@@ -769,6 +778,7 @@ class Month:
                     slice_work=config.slice_work,
                     levels=config.levels,
                     gpu_parts=config.gpu_parts,
+                    gpu_islands=config.gpu_islands,
                     policy=policy_of(half_life_h=6),
                 )
             )

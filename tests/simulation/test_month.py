@@ -42,7 +42,7 @@ def test_some_days_of_a_small_cluster_are_reproduced_byte_for_byte() -> None:
     """Forty nodes, a week."""
     month = same_month_twice(4, 40, 7)
     assert month.counts["lost"]
-    assert min(month.counts[what] for what in ("refused", "shared", "within", "tolerated")) > 0
+    assert min(month.counts[what] for what in ("refused", "shared", "linked", "within", "tolerated")) > 0
 
 
 def test_elastic_jobs_grow_and_shrink_beside_everything_else() -> None:

@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from hal.client.instants import instant_ms
-from hal.client.specs import dependencies_of, listed, seconds_of
+from hal.client.specs import dependencies_of, gpus_asked, listed, seconds_of, with_gpus
 from hal.core.model import SpecError, parse_amount, resource_name, to_plain
+from hal.core.model.facts import GPU_LABEL
 
 _AMOUNTS = (("cpus", "cpu"), ("memory", "memory"), ("gpus", "gpu"))
 _EMPTY: dict[str, Any] = {
@@ -29,6 +30,8 @@ def patch_fields(given: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         SpecError: a value that cannot be read; names the keyword.
     """
+    if isinstance(given.get("gpus"), str):
+        given = _with_gpus_asked(given)
     fields = {key: value for key, value in given.items() if key not in dict(_AMOUNTS)}
     request: dict[str, Any] = {}
     if "request" in fields:
@@ -58,3 +61,14 @@ def patch_fields(given: Mapping[str, Any]) -> dict[str, Any]:
         if fields.get(field) is not None:
             fields[field] = listed(fields[field])
     return {key: to_plain(_EMPTY.get(key) if value is None else value) for key, value in fields.items()}
+
+
+def _with_gpus_asked(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The same with `4@island` and `1g.10gb:1` as amounts."""
+    kind, amounts = gpus_asked(given["gpus"])
+    if kind:
+        raise SpecError(
+            f"gpus: the type '{kind}' is a constraint of the job",
+            hint=f"give it among the constraints: {GPU_LABEL}.{kind}",
+        )
+    return with_gpus(given, amounts)

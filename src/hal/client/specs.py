@@ -230,7 +230,7 @@ def spec_from_options(
     kind = ""
     if isinstance(given.get("gpus"), str):
         kind, amounts = gpus_asked(given["gpus"])
-        given = _with_gpus(given, amounts)
+        given = with_gpus(given, amounts)
     if request := _request(given):
         plain["request"] = request
     if "walltime" in given:
@@ -352,7 +352,7 @@ def gpus_asked(text: str) -> tuple[str, dict[str, str]]:
     return model, {GPU: count, GPU_ISLAND: count} if at else {GPU: count}
 
 
-def _with_gpus(given: Mapping[str, Any], amounts: Mapping[str, str]) -> dict[str, Any]:
+def with_gpus(given: Mapping[str, Any], amounts: Mapping[str, str]) -> dict[str, Any]:
     """The keywords with these amounts in place of `gpus`."""
     request = dict(given.get("request") or {})
     named = [name for name in request if resource_name(str(name)) in amounts]

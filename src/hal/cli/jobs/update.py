@@ -39,7 +39,7 @@ _TEXTS = (
 @click.argument("ids", metavar="JOB...", nargs=-1, required=True)
 @click.option("-c", "--cpus", metavar="N", help="Cores per node.")
 @click.option("-m", "--memory", metavar="SIZE", help="Memory per node, such as 8GiB; none: no limit.")
-@click.option("-g", "--gpus", metavar="N", help="GPUs per node; none: none.")
+@click.option("-g", "--gpus", metavar="N", help="GPUs per node, such as 2 or 4@island; none: none.")
 @click.option("-r", "--request", metavar="NAME=N", multiple=True, help="Other resource per node; repeatable; 0: none.")
 @click.option("-N", "--nodes", type=click.IntRange(1), metavar="N", help="Number of distinct nodes (a gang).")
 @click.option(
