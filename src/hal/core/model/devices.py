@@ -237,6 +237,7 @@ def withheld_beside(gpus: Sequence[GpuFacts], held: Iterable[HeldGpu]) -> dict[s
     """
     used = {gpu.id: 0 for gpu in gpus}
     whole = part = 0
+    gone = False
     for one in held:
         if one.kind not in ("", GPU_ISLAND):
             continue  # slices add up
@@ -246,7 +247,9 @@ def withheld_beside(gpus: Sequence[GpuFacts], held: Iterable[HeldGpu]) -> dict[s
             part += one.milli
         if one.id in used:
             used[one.id] += one.milli
-    if not part:
+        else:
+            gone = True
+    if not part and not gone:
         return {}
     unused = sum(not milli for milli in used.values())
     left = {

@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from hal.core.model.devices import GPU, WHOLE, HeldGpu, HeldGpus, take_from_few
+from hal.core.model.devices import GPU, GPU_PART, GPU_WHOLE, WHOLE, HeldGpu, HeldGpus, take_from_few
 from hal.core.model.facts import Facts, GpuFacts, SliceFacts
 
 SLICES: Final = "mig-"
 """How the names of these resources begin; the type follows."""
 UUIDS: Final = "MIG-"
 """How the uuids of slices begin, by which CUDA knows them from GPUs."""
+SUMS: Final = (GPU_WHOLE, GPU_PART)
 SEVENTHS: Final = 7
 """Compute slices of a whole GPU."""
 _TYPE: Final = re.compile(r"(?:[1-9]c\.)?([1-7])g\.[1-9][0-9]{0,3}gb(?:\.[a-z]{1,8}){0,3}")
@@ -89,6 +90,33 @@ def bound_slices(facts: Facts, capacity: Mapping[str, int]) -> BoundSlices:
         if capacity.get(name, 0) == len(of_type)
         and all(one.slice.uuid and times[one.slice.uuid] == 1 for one in of_type)
     }
+
+
+def withheld_of_gone(
+    capacity: Mapping[str, int], bound: Mapping[str, Collection[str]], held: Iterable[HeldGpu]
+) -> dict[str, int]:
+    """Less than nothing of what is held of a node and is not there any more, so that what is there is free.
+
+    Args:
+        bound: by resource the ids of what the node binds. Of others it has a number, which may be less than is held.
+        held: by all that runs there.
+    """
+    used, gone = Counter[str](), Counter[str]()
+    for one in held:
+        name = slice_resource(one.kind)
+        if slice_milli(name):
+            amounts = {name: 1}
+        else:
+            amounts = {GPU: one.milli, GPU_WHOLE if one.milli == WHOLE else GPU_PART: one.milli}
+            name = GPU
+        used.update(amounts)
+        if one.id not in bound.get(name, ()):
+            gone.update(amounts)
+    left = {}
+    for name in used:
+        of = GPU if name in SUMS else name
+        left[name] = -gone[name] if of in bound else min(capacity.get(of, 0) - used[name], 0)
+    return {name: amount for name, amount in left.items() if amount}
 
 
 def bind_slices(slices: Sequence[BoundSlice], held: Mapping[str, int], count: int) -> HeldGpus | None:

@@ -92,6 +92,32 @@ def test_a_node_that_returns_with_fewer_gpus_gives_none_twice() -> None:
     assert ids(site, more) == [["n1-2"]]
 
 
+@pytest.mark.parametrize("parts", [False, True])
+def test_a_node_whose_gpus_are_gone_still_takes_work_without(parts: bool) -> None:
+    """Four are held of three. A GPU is free when two of these have ended, the lost one among them; and so after a
+    restart."""
+    site = GpuSite(config=EngineConfig(gpu_parts=parts))
+    jobs = [site.submit(request={**ONE, "gpu": 1}) for _ in range(4)]
+    site.turn()
+    site.join("n1", gpus=3)
+    site.turn()
+    plain, late = site.submit(request=ONE), site.submit(request={**ONE, "gpu": 1})
+    site.turn()
+    assert (plain, 0) in site.running()
+    site.restart()
+    site.turn()
+    assert (site.engine.state.nodes.free[:1] >= 0).all()
+    site.end(jobs[3])
+    site.turn(fails=True)
+    site.end(jobs[3])
+    site.turn()
+    assert site.pending() == [late]
+    site.end(jobs[0])
+    site.turn()
+    assert ids(site, late) == [["n1-0"]]
+    check_invariants(site.engine.state)
+
+
 class Machine(RuleBasedStateMachine):
     """Any order of starts, ends, failed commits and restarts; `check_table` judges after each."""
 
@@ -102,7 +128,7 @@ class Machine(RuleBasedStateMachine):
     @rule(gpus=st.sampled_from([1, 2, 3, 4]), nodes=st.integers(1, 2), tasks=st.integers(1, 3), fails=st.booleans())
     def submit(self, gpus: int, nodes: int, tasks: int, fails: bool) -> None:
         array = {"array": tasks} if tasks > 1 else {}
-        self.site.submit(request={**ONE, "gpu": gpus}, nodes=nodes, **array)
+        self.site.submit(request={**ONE, "gpu": gpus}, nodes=nodes, wait_for_change=True, **array)
         self.site.turn(fails=fails)
 
     @rule(which=st.integers(0, 7), fails=st.booleans())
@@ -117,6 +143,17 @@ class Machine(RuleBasedStateMachine):
         before = {key: attempt.gpus for key, attempt in self.site.running().items()}
         self.site.restart()
         assert {key: attempt.gpus for key, attempt in self.site.running().items()} == before
+
+    @rule(which=st.integers(0, 1), gpus=st.integers(0, 4))
+    def lose_gpus(self, which: int, gpus: int) -> None:
+        """A node returns with fewer of them, or with those that it had lost."""
+        self.site.join(self.site.names[which], gpus=gpus)
+        self.site.turn()
+
+    @invariant()
+    def no_node_has_less_than_nothing(self) -> None:
+        """It would take nothing at all."""
+        assert (self.site.engine.state.nodes.free[: len(self.site.names)] >= 0).all()
 
     @invariant()
     def all_that_run_have_gpus(self) -> None:
@@ -232,7 +269,7 @@ class Sharing(Machine):
     @rule(gpus=st.sampled_from(["0.2", "0.5", "0.6", "1", "2", "3"]), tasks=st.integers(1, 3), fails=st.booleans())
     def submit(self, gpus: str, tasks: int, fails: bool) -> None:  # type: ignore[override]
         array = {"array": tasks} if tasks > 1 else {}
-        self.site.submit(request={**ONE, "gpu": gpus}, **array)
+        self.site.submit(request={**ONE, "gpu": gpus}, wait_for_change=True, **array)
         self.site.turn(fails=fails)
 
     @invariant()

@@ -120,6 +120,7 @@ class Islands(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.site = linked(2, self.backfill, parts=self.parts)
+        self.there = dict.fromkeys(self.site.names, 2 * ISLAND)
 
     @rule(
         gpus=st.integers(1, 4), one_island=st.booleans(), half=st.booleans(), tasks=st.integers(1, 3),
@@ -129,7 +130,7 @@ class Islands(RuleBasedStateMachine):
         request: dict[str, object] = dict(asking(gpus, one_island=one_island))
         if self.parts and half:
             request = {"cpu": 1, "gpu": "0.5"}
-        self.site.submit(request=request, **({"array": tasks} if tasks > 1 else {}))
+        self.site.submit(request=request, wait_for_change=True, **({"array": tasks} if tasks > 1 else {}))
         self.site.turn(fails=fails)
 
     @rule(which=st.integers(0, 9), fails=st.booleans())
@@ -138,6 +139,14 @@ class Islands(RuleBasedStateMachine):
         if running:
             self.site.end(*running[which % len(running)])
             self.site.turn(fails=fails)
+
+    @rule(which=st.integers(0, 1), gpus=st.integers(0, 2 * ISLAND))
+    def lose_gpus(self, which: int, gpus: int) -> None:
+        """A node returns with fewer of them, or with those that it had lost."""
+        node = self.site.names[which]
+        self.site.join(node, gpus=gpus)
+        self.site.turn()
+        self.there[node] = gpus
 
     @rule()
     def restart(self) -> None:
@@ -164,6 +173,7 @@ class Islands(RuleBasedStateMachine):
             if "gpu-island" in request:
                 assert len({int(one.id.rpartition("-")[2]) // ISLAND for one in attempt.gpus[0]}) == 1
         assert max(self.held().values(), default=0) <= 1_000
+        assert (self.site.engine.state.nodes.free[: len(self.site.names)] >= 0).all()
         check_invariants(self.site.engine.state)
 
     @invariant()
@@ -174,9 +184,9 @@ class Islands(RuleBasedStateMachine):
             return
         request, held = self.site.plane._table.jobs[waiting[0]].spec.request, self.held()
         for node in self.site.names:
-            room = [1_000 - held.get((node, gpu), 0) for gpu in range(2 * ISLAND)]
+            room = [1_000 - held.get((node, gpu), 0) for gpu in range(self.there[node])]
             if request["gpu"] < 1_000:
-                assert max(room) < request["gpu"]
+                assert max(room, default=0) < request["gpu"]
                 continue
             free = [gpu for gpu, left in enumerate(room) if left == 1_000]
             for chosen in combinations(free, request["gpu"] // 1_000):

@@ -183,6 +183,22 @@ def test_what_runs_stays_when_the_reserve_rises_and_gpus_are_used_beside_it() ->
     assert not site.pending()
 
 
+def test_nothing_is_left_where_more_is_reserved_than_there_is_and_what_runs_stays() -> None:
+    """After a restart with 20 cores for each of four GPUs; work with GPUs starts beside it."""
+    site = reserving()
+    job = site.submit(request={"cpu": 8})
+    site.turn()
+    site.config = replace(site.config, gpu_reserve={"cpu": 20_000})
+    site.restart()
+    late, with_gpu = site.submit(request={"cpu": 1}, wait_for_change=True), site.submit(request={"cpu": 1, "gpu": 1})
+    site.turn()
+    assert set(site.running()) == {(job, 0), (with_gpu, 0)}
+    site.end(job)
+    site.turn()
+    assert site.pending() == [late]
+    assert (site.engine.state.nodes.free[:1] >= 0).all()
+
+
 def test_too_many_reserves_are_refused() -> None:
     """Each is an amount of each node; so are resources that GPUs do not need."""
     with pytest.raises(SpecError, match="9 different amounts of cpu"):

@@ -29,7 +29,8 @@ def change_nodes(state: State, event: NodesChanged) -> None:
     _check_nodes(state, event)
     resources, room = int(state.meta[L.M_RESOURCES]), state.nodes.free.shape[0]
     takes = _takes_something(state, event)
-    state.intern_resources([name for node in event.nodes for name, amount in node.capacity.items() if amount])
+    amounts_of = [amounts for node in event.nodes for amounts in (node.capacity, node.withheld)]
+    state.intern_resources([name for amounts in amounts_of for name, amount in amounts.items() if amount])
     state.make_room_for_nodes(len(state.nodes.names) + len(event.nodes))
     if state.domains.levels:
         state.make_room_for_domains([state.domains.whole(node.domains) for node in event.nodes])
@@ -244,7 +245,7 @@ def _check_node(node: NodeSpec) -> None:
                 "the event was not applied"
             )
     for resource, amount in node.withheld.items():
-        if not node.capacity.get(resource) or not -L.INF < amount < L.INF:
+        if (amount > 0 and not node.capacity.get(resource)) or not -L.INF < amount < L.INF:
             raise EngineError(
                 f"NodesChanged: node {node.name!r} withholds {amount} of {resource!r}, of which it has "
                 f"{node.capacity.get(resource, 0)}; the event was not applied"

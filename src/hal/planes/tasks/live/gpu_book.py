@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from hal.core.model.devices import (
     GPU,
@@ -21,9 +21,12 @@ from hal.core.model.devices import (
     withheld_of_island,
 )
 from hal.core.model.facts import GpuFacts
-from hal.core.model.gpu_slices import BoundSlices, bind_slices, bound_slices, slices_in
+from hal.core.model.gpu_slices import SUMS, BoundSlices, bind_slices, bound_slices, slices_in, withheld_of_gone
 from hal.planes.tasks.live.attempt import Attempt
 from hal.store.operations import NodeRow
+
+NOT_KNOWN: Final[dict[str, int]] = {"": 0}
+"""As if the engine had been told something else than it ever is."""
 
 
 class _Bound(NamedTuple):
@@ -49,11 +52,11 @@ class GpuBook:
         self._held: dict[str, dict[str, int]] = {}
         """By node and GPU: the thousandths that attempts hold, above 0."""
         self._shared: dict[str, Counter[HeldGpu]] = {}
-        """Where it tells: all that attempts hold of each node, with how many of them hold as much."""
+        """All that attempts hold of each node, with how many of them hold as much."""
         self._touched: set[str] = set()
-        """The same: nodes on which what is held has changed since the engine was told."""
+        """Nodes on which what the engine is to withhold may have changed since it was told."""
         self._told: dict[str, dict[str, int]] = {}
-        """The same: what the engine was told to withhold of each node, where that is anything."""
+        """What the engine was told to withhold of each node, where that is anything."""
         self._known: dict[str, _Bound] = {}
         """By node."""
 
@@ -89,9 +92,10 @@ class GpuBook:
             held = self._held.setdefault(node, {})
             for one in of_node:
                 held[one.id] = held.get(one.id, 0) + one.milli
-            if self.tells and of_node:
+            if of_node:
                 self._shared.setdefault(node, Counter()).update(of_node)
-                self._touched.add(node)
+                if self.tells or node in self._told:
+                    self._touched.add(node)
 
     def give(self, nodes: Iterable[str], gpus: Iterable[HeldGpus]) -> None:
         """An attempt holds them no longer."""
@@ -105,11 +109,12 @@ class GpuBook:
                     held.pop(one.id, None)
             if not held:
                 self._held.pop(node, None)
-            if self.tells and of_node:
+            if of_node:
                 shared = self._shared[node]
                 shared.subtract(of_node)
                 self._shared[node] = +shared
-                self._touched.add(node)
+                if self.tells or node in self._told:
+                    self._touched.add(node)
 
     def take_all(self, attempts: Iterable[Attempt]) -> None:
         """These attempts hold what they say."""
@@ -125,12 +130,20 @@ class GpuBook:
 
     def withheld(self, row: NodeRow) -> dict[str, int]:
         """What the engine is to withhold of a node (see `withheld_beside` and `withheld_of_island` in
-        `hal.core.model.devices`)."""
+        `hal.core.model.devices`, and `withheld_of_gone`)."""
         held = self._shared.get(row.name)
         if not held:
             return {}
-        found = withheld_beside(self.gpus_of(row), held.elements()) if self.parts else {}
-        return found | withheld_of_island(self.gpus_of(row), held.elements()) if self.islands else found
+        gpus = self._bound(row).gpus
+        bound = {name: {one.slice.uuid for one in of_type} for name, of_type in self._bound(row).slices.items()}
+        if gpus:
+            bound[GPU] = {gpu.id for gpu in gpus}
+        found = withheld_of_gone(row.capacity, bound, held.elements())
+        if gpus or not self.parts:
+            found = {name: amount for name, amount in found.items() if name not in SUMS}
+        if gpus and self.parts:
+            found |= withheld_beside(gpus, held.elements())
+        return found | withheld_of_island(gpus, held.elements()) if self.islands else found
 
     def take_untold(self, nodes: Mapping[str, NodeRow]) -> list[NodeRow]:
         """The nodes of which the engine is to withhold something else than it was told last; it is told
@@ -146,6 +159,12 @@ class GpuBook:
                 del self._told[name]
         self._touched.clear()
         return untold
+
+    def renew(self, node: str) -> None:
+        """The node has other GPUs than before; the engine may have been told of it meanwhile."""
+        if node in self._shared:
+            self._told[node] = NOT_KNOWN
+            self._touched.add(node)
 
     def begin(self, nodes: Iterable[NodeRow]) -> None:
         """The engine begins anew, and is told of all of these as they are."""

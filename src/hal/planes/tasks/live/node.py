@@ -53,7 +53,7 @@ def node_spec(row: NodeRow, gpus: GpuBook, topology: Topology | None, reserves: 
         reserves: what work without GPUs must leave for each of its GPUs.
     """
     capacity, labels = row.capacity, row.labels
-    withheld: dict[str, int] = {}
+    withheld = gpus.withheld(row)
     if capacity.get(GPU, 0):
         bound = gpus.gpus_of(row)
         if bound:
@@ -63,7 +63,6 @@ def node_spec(row: NodeRow, gpus: GpuBook, topology: Topology | None, reserves: 
             capacity = capacity | {GPU_WHOLE: amount, GPU_PART: WHOLE if bound else amount}
         if gpus.islands and bound:
             capacity = capacity | {GPU_ISLAND: free_of_one_island(bound, {gpu.index for gpu in bound})}
-        withheld = gpus.withheld(row) if gpus.tells else withheld
     if reserves:
         capacity = capacity | reserves.rests(row.capacity)
     domains = () if topology is None else topology.domains_of(row.name, row.labels)

@@ -310,7 +310,10 @@ class JobTable:
             self.nodes.pop(name, None)
             self.gpus.forget(name)
         else:
+            before = self.nodes.get(name)
             self.nodes[name] = row
+            if before is not None and before.capacity != row.capacity:
+                self.gpus.renew(name)
         if row is not None and row.state is NodeState.DRAINING:
             self.draining.setdefault(name)
         else:
@@ -366,7 +369,7 @@ class JobTable:
 
     def feed_shared_gpus(self) -> None:
         """Tell the engine what is left of the GPUs of nodes where that is no sum and has changed."""
-        untold = self.gpus.take_untold(self.nodes) if self.gpus.tells else []
+        untold = self.gpus.take_untold(self.nodes)
         untold += [self.nodes[name] for name in self.over_reserves.take_untold() if name in self.nodes]
         for row in untold:
             if row.state not in GONE:
