@@ -11,16 +11,29 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from hal.core.engine import State, new_state
 from hal.core.engine.checks.invariants import check_invariants
 from hal.core.engine.classes import NODE, ClassSpec, Liking, OwnerSpec, Preference, Term
 from hal.core.engine.config import Backfill, EngineConfig
-from hal.core.engine.events import END, AttemptsEnded, ConfigChanged, JobsSubmitted, NodesChanged, NodeSpec, submit_rows
+from hal.core.engine.events import (
+    END,
+    AdviceUpdated,
+    AdviceWithdrawn,
+    AttemptsEnded,
+    ConfigChanged,
+    JobsSubmitted,
+    NodesChanged,
+    NodeSpec,
+    submit_rows,
+)
 from hal.core.engine.plan import Plan
 from hal.core.engine.scheduler import Scheduler
 from hal.core.engine.views import reservations, rows_of_run, running
 from hal.core.kernels.structures import layout as L
+from hal.core.model.advice import KeySpace
+from hal.core.model.policy import Policy, Queue
 from tests.core.engine.clusters import Starts, ended, engine
 from tests.examples import examples
 
@@ -41,9 +54,14 @@ def zones(*racks: tuple[int, ...], cpu: int = 4) -> list[NodeSpec]:
 
 
 def cluster(
-    *nodes: NodeSpec, backfill: Backfill = Backfill.EASY, placement: str = "first-fit"
+    *nodes: NodeSpec,
+    backfill: Backfill = Backfill.EASY,
+    placement: str = "first-fit",
+    queues: Sequence[Queue] = (),
 ) -> tuple[State, Scheduler, Starts]:
-    state, sink, scheduler = engine(EngineConfig(levels=LEVELS, backfill=backfill, placement=placement), *nodes)
+    policy = Policy(queues={queue.name: queue for queue in queues}) if queues else None
+    config = EngineConfig(levels=LEVELS, backfill=backfill, placement=placement, policy=policy)
+    state, sink, scheduler = engine(config, *nodes)
     return state, scheduler, sink
 
 
@@ -57,6 +75,7 @@ def submit(
     cpu: int = 1,
     nodes: int = 1,
     within: str = "",
+    queue: str = "default",
     **columns: int,
 ) -> None:
     rows = submit_rows(1)
@@ -65,7 +84,12 @@ def submit(
         rows[name] = value
     preference = Preference(spread, tuple(near)) if spread or near else None
     spec = ClassSpec({"cpu": cpu}, nodes, within=within, labels=tuple(labels), preference=preference)
-    scheduler.feed(JobsSubmitted(rows, (spec,), (OwnerSpec(),)))
+    scheduler.feed(JobsSubmitted(rows, (spec,), (OwnerSpec(queue),)))
+
+
+def advised(kind: str, version: int, **values: float) -> AdviceUpdated:
+    """What is advised of nodes."""
+    return AdviceUpdated(kind, KeySpace.NODES, version, tuple(values), np.array(list(values.values()), np.float64))
 
 
 def where(state: State) -> dict[tuple[int, int], list[str]]:
@@ -241,6 +265,78 @@ def test_what_it_liked_may_end_and_then_placement_decides(backfill: Backfill) ->
     assert where(state) == {(3, 0): ["n1"]}
 
 
+@ALL
+def test_a_queue_has_a_placement_of_its_own(backfill: Backfill) -> None:
+    """The site takes the first node, queue q the tightest, queue w the emptiest."""
+    nodes = [NodeSpec(f"n{number}", {"cpu": cpu}) for number, cpu in enumerate((16, 4, 32), start=1)]
+    queues = [Queue(name="q", placement="best-fit"), Queue(name="w", placement="worst-fit"), Queue(name="default")]
+    state, scheduler, _ = cluster(*nodes, backfill=backfill, queues=queues)
+    for job, queue in enumerate(("default", "q", "w"), start=1):
+        submit(scheduler, job, queue=queue, walltime_ms=100)
+    scheduler.run(0)
+    check_invariants(state)
+    assert where(state) == {(1, 0): ["n1"], (2, 0): ["n2"], (3, 0): ["n3"]}
+
+
+@ALL
+def test_advice_counts_by_the_weight_of_the_queue(backfill: Backfill) -> None:
+    """n2 is the cheapest, n3 the dearest and nearest; without advice, and when it has expired, first-fit decides."""
+    queues = [Queue(name="q", preferences={"price": -1.0, "near": 0.1}), Queue(name="default")]
+    state, scheduler, _ = cluster(*zones((3,), cpu=9), backfill=backfill, queues=queues)
+    submit(scheduler, 1, queue="q", walltime_ms=100)
+    scheduler.run(0)
+    scheduler.feed(advised("price", 1, n1=0.5, n2=0.1, n3=0.9))
+    submit(scheduler, 2, queue="q", walltime_ms=100)
+    submit(scheduler, 3, walltime_ms=100)
+    scheduler.run(1)
+    scheduler.feed(advised("near", 1, n3=9.0))
+    submit(scheduler, 4, queue="q", walltime_ms=100)
+    scheduler.run(2)
+    scheduler.feed(AdviceWithdrawn(("price", "near")))
+    submit(scheduler, 5, queue="q", walltime_ms=100)
+    scheduler.run(3)
+    check_invariants(state)
+    assert [where(state)[job, 0] for job in range(1, 6)] == [["n1"], ["n2"], ["n1"], ["n3"], ["n1"]]
+
+
+def test_weighed_advice_wakes_the_engine_when_it_expires() -> None:
+    """As advice does that a plugin reads."""
+    queues = [Queue(name="q", preferences={"price": -1.0, "compactness": 0}), Queue(name="default")]
+    state, scheduler, _ = cluster(*zones((1,)), queues=queues)
+    assert state.plugins.reads_advice == {"price"}
+    scheduler.feed(replace(advised("price", 1, n1=0.5), expires_ms=70))
+    scheduler.run(0)
+    assert state.next_timer_ms() == 70
+
+
+@ALL
+def test_gangs_of_a_queue_that_does_without_compactness_go_by_score(backfill: Backfill) -> None:
+    """Compactly they are in rack r1 of zone z1; the cheapest two nodes are of different zones."""
+    queues = [Queue(name="q", preferences={"price": -1.0, "compactness": 0}), Queue(name="default")]
+    state, scheduler, _ = cluster(*zones((2, 1), (3,)), backfill=backfill, queues=queues)
+    scheduler.feed(advised("price", 1, n1=3.0, n2=1.0, n3=3.0, n4=3.0, n5=1.0, n6=3.0))
+    submit(scheduler, 1, queue="q", nodes=2, walltime_ms=100)
+    submit(scheduler, 2, nodes=2, walltime_ms=100)
+    scheduler.run(0)
+    assert where(state) == {(1, 0): ["n2", "n5"], (2, 0): ["n1", "n2"]}
+
+
+def test_another_policy_takes_its_preferences_along() -> None:
+    """A hundred policies: those of before are forgotten."""
+    nodes = zones((3,), cpu=900)
+    state, scheduler, _ = cluster(*nodes, queues=[Queue(name="default")])
+    scheduler.feed(advised("price", 1, n1=0.5, n2=0.1, n3=0.9))
+    for job in range(1, 101):
+        queue = Queue(name="default", preferences={"price": -float(job) if job % 2 else float(job)})
+        scheduler.feed(ConfigChanged(EngineConfig(levels=LEVELS, policy=Policy(queues={"default": queue}))))
+        submit(scheduler, job, walltime_ms=100)
+        scheduler.run(job)
+        check_invariants(state)
+        assert where(state)[job, 0] == ["n2" if job % 2 else "n3"]
+        scheduler.feed(ended(job))
+    assert state.catalogue.preferences.shape[0] <= 16
+
+
 def test_labels_that_only_preferred_terms_name_keep_nobody_from_preempting_or_moving() -> None:
     """They concern where it starts; a required term would concern its claims, too."""
     state, scheduler, _ = cluster(*zones((2,)))
@@ -305,11 +401,17 @@ def in_domain(state: State, row: int, level: str) -> object:
     return path[: at + 1] if path[at] else None
 
 
+def level_of(spec: ClassSpec) -> str:
+    """Over which it is spread."""
+    return spec.preference.spread if spec.preference is not None else ""
+
+
 class Judge:
     """Follows plans with a table of its own of what is free, and says which nodes each start should have."""
 
-    def __init__(self, state: State, specs: dict[int, ClassSpec], score: str) -> None:
-        self.state, self.specs, self.score = state, specs, score
+    def __init__(self, state: State, specs: dict[int, ClassSpec], score: str, queues: dict[int, Queue]) -> None:
+        self.state, self.specs, self.site, self.queues = state, specs, score, queues
+        self.advice: dict[str, dict[str, float]] = {}
         self.free = {row: int(state.nodes.capacity[row, 0]) for row in range(len(state.nodes.names))}
         self.held: dict[tuple[int, int], list[int]] = {}
         order = np.argsort([int(state.nodes.rows[row, L.N_PLACE]) for row in self.free])
@@ -327,7 +429,7 @@ class Judge:
             job, task, first = (int(start[name]) for name in ("job", "task", "row_offset"))
             rows = [int(row) for row in plan.rows[first : first + int(start["row_count"])]]
             spec = self.specs[job]
-            if spec.preference is not None and alone:
+            if (spec.preference is not None or self.queues[job] != PLAIN) and alone:
                 self.check(spec, job, rows)
                 self.judged += 1
             self.held[job, task] = rows
@@ -342,7 +444,10 @@ class Judge:
             usable = [row for row in usable if in_domain(self.state, row, spec.within) is not None]
         if spec.within and spec.nodes > 1:
             usable = self.in_one(spec, job, usable, rows)
-        if spec.preference is not None and not spec.preference.spread and spec.nodes > 1:
+            if not self.is_narrower(level_of(spec), spec.within):
+                return  # compactly in that domain
+        compact = self.state.config.levels and self.queues[job].preferences.get("compactness", 1)
+        if not level_of(spec) and spec.nodes > 1 and (compact or spec.within):
             return  # placed compactly, by score only within a domain: see test_topology
         assert rows == [row for row in self.order if row in self.greedy(spec, job, usable)]
 
@@ -358,10 +463,13 @@ class Judge:
         assert price[mine] == min(price.values())
         return [row for row in usable if in_domain(self.state, row, spec.within) == mine]
 
+    def is_narrower(self, level: str, than: str) -> bool:
+        levels = self.state.config.levels
+        return level == NODE or (level in levels and levels.index(level) > levels.index(than))
+
     def around(self, spec: ClassSpec, job: int, domain: object, usable: list[int]) -> float:
         """How many nodes the job holds in the domain around another, where it is spread over wider ones."""
-        assert spec.preference is not None
-        level, levels = spec.preference.spread, self.state.config.levels
+        level, levels = level_of(spec), self.state.config.levels
         if level not in levels or levels.index(level) > levels.index(spec.within):
             return 0
         row = next(row for row in usable if in_domain(self.state, row, spec.within) == domain)
@@ -378,24 +486,28 @@ class Judge:
 
     def greedy(self, spec: ClassSpec, job: int, usable: list[int]) -> Sequence[int]:
         """One node after the other: where the job has fewest, of these the best, of these the first."""
-        assert spec.preference is not None
-        level = spec.preference.spread
+        level = level_of(spec)
         counts = self.counts(job, level)
         left, chosen = list(usable), []
         for _ in range(spec.nodes):
-            best = min(left, key=lambda row: (counts[in_domain(self.state, row, level)], -self.score_of(spec, row)))
+            best = min(
+                left, key=lambda row: (counts[in_domain(self.state, row, level)], -self.score_of(spec, job, row))
+            )
             left.remove(best)
             chosen.append(best)
             counts[in_domain(self.state, best, level)] += 1
         return chosen
 
-    def score_of(self, spec: ClassSpec, row: int) -> int:
+    def score_of(self, spec: ClassSpec, job: int, row: int) -> int:
         """In millionths, as scores are rounded."""
         left = (self.free[row] - spec.request["cpu"]) / int(self.state.nodes.capacity[row, 0])
         tight = int(np.floor((1 - left) * 1e6 + 0.5))
-        score = {"first-fit": 0, "best-fit": tight, "worst-fit": 1_000_000 - tight}[self.score]
-        assert spec.preference is not None
-        return score + sum(10_000 * like.weight for like in spec.preference.near if self.is_near(row, like.term))
+        rule = self.queues[job].placement or self.site
+        score = {"first-fit": 0, "best-fit": tight, "worst-fit": 1_000_000 - tight}[rule]
+        for kind, weight in self.queues[job].preferences.items():
+            score += round(1e6 * weight * self.advice.get(kind, {}).get(self.state.nodes.names[row], 0))
+        terms = spec.preference.near if spec.preference is not None else ()
+        return score + sum(10_000 * like.weight for like in terms if self.is_near(row, like.term))
 
     def is_near(self, row: int, term: Term) -> bool:
         """Whether work with the label of a term runs in its domain."""
@@ -408,6 +520,14 @@ class Judge:
         )
 
 
+PLAIN = Queue(name="default")
+QUEUES = (
+    PLAIN,
+    PLAIN,
+    Queue(name="worst", placement="worst-fit", preferences={"compactness": 0}),
+    Queue(name="cheap", preferences={"price": -0.5}),
+    Queue(name="both", placement="best-fit", preferences={"price": -0.25, "near": 2, "compactness": 0}),
+)
 SPREADS = (NODE, "zone", "rack", "")
 LABELS = ((), (WEB,), (DB,), (WEB, DB))
 TERMS = [Term(label, level) for label in (WEB, DB) for level in (NODE, "zone", "rack")]
@@ -425,6 +545,7 @@ def test_each_start_is_on_the_nodes_that_the_rule_names(data: st.DataObject) -> 
         backfill=data.draw(st.sampled_from(list(Backfill))),
         placement=placement,
         slice_starts=data.draw(st.sampled_from([1, 3, 10_000])),
+        policy=Policy(queues={queue.name: queue for queue in QUEUES}),
     )
     drawn = st.tuples(st.sampled_from(["z1", "z2", ""]), st.sampled_from(["r1", "r2", "r3", ""]))
     paths = data.draw(st.lists(drawn, min_size=2, max_size=9))
@@ -437,8 +558,16 @@ def test_each_start_is_on_the_nodes_that_the_rule_names(data: st.DataObject) -> 
     scheduler = Scheduler(state, sink)
     scheduler.feed(NodesChanged(tuple(nodes)))
     specs: dict[int, ClassSpec] = {}
-    judge = Judge(state, specs, placement)
+    queues: dict[int, Queue] = {}
+    judge = Judge(state, specs, placement, queues)
     for now in range(data.draw(st.integers(3, 12))):
+        if data.draw(st.integers(0, 3)) == 0:
+            kind = data.draw(st.sampled_from(["price", "near"]))
+            values = data.draw(
+                st.dictionaries(st.sampled_from([node.name for node in nodes]), st.integers(0, 8), min_size=1)
+            )
+            judge.advice[kind] = {name: value / 8 for name, value in values.items()}
+            scheduler.feed(advised(kind, now + 1, **judge.advice[kind]))
         if data.draw(st.booleans()) or not judge.held:
             job = len(specs) + 1
             spread = data.draw(st.sampled_from(SPREADS if levels else (NODE, "")))
@@ -453,7 +582,8 @@ def test_each_start_is_on_the_nodes_that_the_rule_names(data: st.DataObject) -> 
             )
             rows = submit_rows(1)
             rows["job"], rows["tasks"], rows["walltime_ms"] = job, data.draw(st.integers(1, 4)), 50
-            scheduler.feed(JobsSubmitted(rows, (specs[job],), (OwnerSpec(),)))
+            queues[job] = data.draw(st.sampled_from(QUEUES))
+            scheduler.feed(JobsSubmitted(rows, (specs[job],), (OwnerSpec(queues[job].name),)))
         else:
             job, task = data.draw(st.sampled_from(sorted(judge.held)))
             judge.end(job, task)

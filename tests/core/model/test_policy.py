@@ -7,8 +7,9 @@ from typing import Any
 import jsonschema
 import pytest
 
+from hal.core.engine.policies import PLACEMENT_KERNELS
 from hal.core.model import ConflictError, NotFoundError, SpecError
-from hal.core.model.policy import Account, Policy, Queue
+from hal.core.model.policy import QUEUE_PLACEMENTS, Account, Policy, Queue
 from hal.core.model.policy_change import Difference, Do, Kind, Operation, apply_operations, differences
 from hal.core.model.policy_check import MAX_DEPTH, check_policy
 from hal.core.model.policy_scope import Owner, is_within, ledger, lineage
@@ -297,3 +298,28 @@ def test_differences_say_what_came_went_and_changed() -> None:
         Difference(entry="licences", field="m", before=1),
         Difference(entry="weights", field="age", after=3.0),
     ]
+
+
+@pytest.mark.parametrize(
+    ("queue", "says"),
+    [
+        (Queue(placement="best"), "queues.q.placement: 'best' is none of first-fit, best-fit"),
+        (Queue(placement="auto"), "queues.q.placement: 'auto' is none of"),
+        (Queue(preferences={"Price": 1.0}), "'Price' is not a name for a kind of advice"),
+        (Queue(preferences={"price": float("nan")}), "queues.q.preferences.price"),
+        (Queue(preferences={"price": 1e7}), "queues.q.preferences.price"),
+        (Queue(preferences={"compactness": 0.5}), "neither 0 nor 1"),
+        (Queue(preferences={f"kind{number}": 1.0 for number in range(17)}), "17 kinds; at most 16"),
+    ],
+)
+def test_preferences_of_a_queue_that_mean_nothing_are_refused(queue: Queue, says: str) -> None:
+    """With the queue and the field."""
+    with pytest.raises(SpecError, match=says):
+        check_policy(Policy(queues={"q": queue}))
+
+
+def test_a_queue_may_have_every_placement_that_needs_no_site() -> None:
+    """The engine has a kernel for each; all others are of the site."""
+    assert set(PLACEMENT_KERNELS) - set(QUEUE_PLACEMENTS) == {"auto", "fgd"}
+    for name in QUEUE_PLACEMENTS:
+        check_policy(Policy(queues={"q": Queue(placement=name, preferences={"price": -1.0, "compactness": 0})}))

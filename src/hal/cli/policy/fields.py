@@ -43,6 +43,8 @@ HELP: Mapping[str, str] = {
     "users": "Allow only this user.",
     "nodes": "Node pool: labels that its nodes must have.",
     "gpu_reserve": "What its jobs without GPUs leave for each GPU of a node, such as cpu=2 (default: the site's).",
+    "placement": "Which of the nodes that can hold its jobs they get (default: the site's rule).",
+    "preferences": "What a unit of advice adds to the score of a node, such as price=-1.",
     "hours": "When its jobs may start: 'mon-fri 18:00-08:00'.",
     "zone": "Time zone of its hours: Europe/Berlin (default: UTC).",
     "open": "Accept new jobs, or refuse them.",

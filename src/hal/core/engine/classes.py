@@ -59,10 +59,15 @@ class Liking(msgspec.Struct, frozen=True, order=True):
 
 class Preference(msgspec.Struct, frozen=True):
     """What work would rather have; it never waits for it. spread: a level of the topology, or NODE, over whose domains
-    the nodes of its tasks are as evenly as there is room; "" = it does not matter. near: what it would be beside."""
+    the nodes of its tasks are as evenly as there is room; "" = it does not matter. near: what it would be beside.
+    Of queues: placement: by which built-in nodes are scored instead of the site's, "" = by the site's. weights: what a
+    unit of advice about a node adds to its score, by kind. scattered: gangs are not placed compactly."""
 
     spread: str = ""
     near: tuple[Liking, ...] = ()
+    placement: str = ""
+    weights: tuple[tuple[str, float], ...] = ()
+    scattered: bool = False
 
 
 class ClassSpec(msgspec.Struct, frozen=True):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from hal.core.engine.advice_weights import weigh_advice
 from hal.core.engine.domain_scoring import score_domains
 from hal.core.engine.plan import (
     NO_RESERVATIONS,
@@ -99,6 +100,8 @@ def cycle(
         score_nodes(state)
     if state.plugins.domain_score is not None:
         score_domains(state)
+    if state.catalogue.weighing:
+        weigh_advice(state)
     if state.meta[L.M_PLACEMENT] == L.PLACE_FGD:
         note_typical_work(state)
     given = _run_slice(state, now_ms, cursor, budget if budget > 1 else 1, limit)

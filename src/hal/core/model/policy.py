@@ -65,6 +65,12 @@ class Weights(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     deadline: float = 0.0
 
 
+QUEUE_PLACEMENTS: Final = ("first-fit", "best-fit", "worst-fit", "least-loaded", "dot-product", "gpu-packing")
+"""What a queue may have instead of the site's placement."""
+COMPACTNESS: Final = "compactness"
+"""Among preferences, beside kinds of advice: 1 (the default) places gangs on few domains, 0 by score alone."""
+
+
 class Queue(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """The rules for the jobs of one queue."""
 
@@ -93,6 +99,10 @@ class Queue(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
     """The node pool: conditions on node labels, added to every job's constraints."""
     gpu_reserve: Resources | None = None
     """Of cpu and memory what its jobs without GPUs leave for each GPU of their node, instead of the site's."""
+    placement: str = ""
+    """Which of the nodes that can hold its jobs they get, instead of the site's rule; one of QUEUE_PLACEMENTS."""
+    preferences: dict[str, float] = {}
+    """By kind of advice about nodes: what a unit of it adds to the score of a node; COMPACTNESS: 0 = gangs by score."""
     hours: tuple[str, ...] = ()
     """When its jobs may start, like `mon-fri 18:00-08:00`; empty: always."""
     zone: str = "UTC"

@@ -15,6 +15,7 @@ from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
+from hal.core.model.advice import check_kind
 from hal.core.model.array import MAX_TASKS
 from hal.core.model.devices import BESIDE_GPUS
 from hal.core.model.errors import SpecError, shown
@@ -22,8 +23,10 @@ from hal.core.model.gate import LONGEST_DEADLINE_MS, SHORTEST_DEADLINE_MS, SITE_
 from hal.core.model.job import MAX_EXTENSIONS, MAX_NODES, MAX_PRIORITY, check_constraints, is_licence, is_name
 from hal.core.model.occurrences import DAY_MS, PERIOD_MS, first_overlap
 from hal.core.model.policy import (
+    COMPACTNESS,
     DEFAULT_QUEUE,
     EACH,
+    QUEUE_PLACEMENTS,
     Account,
     Booking,
     FairShare,
@@ -64,6 +67,10 @@ MAX_DESCRIPTION: Final = 1_000
 MAX_WEIGHT: Final = 1e12
 """Largest absolute value of a priority weight."""
 MAX_CHARGE: Final = 1e9
+MAX_PREFERENCES: Final = 16
+"""Kinds of advice that one queue weighs."""
+MAX_PREFERENCE: Final = 1e6
+"""Largest absolute value of what a unit of advice adds to the score of a node."""
 MAX_GRACE_MS: Final = DAY_MS
 MAX_BOOKING_MS: Final = 366 * DAY_MS
 MAX_INSTANT_MS: Final = 253_402_300_799_000
@@ -312,6 +319,21 @@ def _check_reserves(queues: Mapping[str, Queue]) -> None:
             )
 
 
+def _check_preferences(queue: Queue, at: str) -> None:
+    if queue.placement and queue.placement not in QUEUE_PLACEMENTS:
+        raise SpecError(
+            f"{at}.placement: '{shown(queue.placement)}' is none of {', '.join(QUEUE_PLACEMENTS)}",
+            hint="any other is one of all queues: `placement` under [engine] of hal.toml",
+        )
+    if len(queue.preferences) > MAX_PREFERENCES:
+        raise SpecError(f"{at}.preferences: {len(queue.preferences)} kinds; at most {MAX_PREFERENCES} are allowed")
+    for kind, weight in queue.preferences.items():
+        _number(f"{at}.preferences.{shown(kind)}", weight, -MAX_PREFERENCE, MAX_PREFERENCE)
+        if kind == COMPACTNESS and weight not in (0, 1):
+            raise SpecError(f"{at}.preferences.{COMPACTNESS}: {weight:g} is neither 0 nor 1", hint="0: gangs by score")
+        check_kind(kind)
+
+
 def _check_queue(queue: Queue, at: str, policy: Policy) -> None:
     _number(f"{at}.priority", queue.priority, -MAX_PRIORITY, MAX_PRIORITY)
     if queue.weights is not None:
@@ -327,6 +349,7 @@ def _check_queue(queue: Queue, at: str, policy: Policy) -> None:
         _number(f"{at}.max_tasks", queue.max_tasks, 1, MAX_TASKS)
     if queue.max_extensions is not None:
         _number(f"{at}.max_extensions", queue.max_extensions, 0, MAX_EXTENSIONS)
+    _check_preferences(queue, at)
     _refers(f"{at}.preempts", "queue", queue.preempts, policy.queues, own=queue.name)
     if queue.grace > MAX_GRACE_MS:
         raise SpecError(f"{at}.grace: {queue.grace} is too long", hint=f"at most {format_duration(MAX_GRACE_MS)}")

@@ -25,7 +25,7 @@ from hal.core.engine.rules.admission import admit_within
 from hal.core.engine.rules.licensing import set_totals
 from hal.core.engine.rules.owners import owner_ids_in_use, plain_owner
 from hal.core.engine.rules.policy_tables import set_policy
-from hal.core.engine.rules.preferences import name_levels
+from hal.core.engine.rules.preferences import name_levels, weighed_kinds
 from hal.core.engine.state import State
 from hal.core.engine.tables.qos import EXTENSION, MODES, Standings, check_qos
 from hal.core.interfaces.filter import Filter
@@ -108,6 +108,7 @@ def use_config(state: State, config: EngineConfig) -> None:
     plugins.stopped = frozenset(config.stopped)
     readers = [policy for policy in (plugins.order, plugins.score) if policy is not None]
     plugins.reads_advice = frozenset(kind for policy in readers for kind in policy.info.reads_advice)
+    plugins.reads_advice |= weighed_kinds(config.policy)
     state.meta[L.M_PRICED] = int(plugins.preempt is not None)
     state.config = config
     state.meta[L.M_ORDER] = ORDER_KERNELS.get(config.order, L.ORDER_PLUGIN)

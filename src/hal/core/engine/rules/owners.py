@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from hal.core.engine.classes import OwnerSpec
+from hal.core.engine.rules.preferences import preference_id, preference_of_queue
 from hal.core.engine.state import State
 from hal.core.engine.tables.accounts import Accounts, LedgerName, Spent
 from hal.core.engine.tables.qos import EXTENSION
@@ -95,7 +96,9 @@ def _queue_id(state: State, name: str) -> int:
         state.make_room({QUEUES: 2 * row})
     queue = accounts.policy.queues.get(name, Queue(name=name))
     weights = queue.weights or accounts.policy.weights
+    preference = preference_id(state, preference_of_queue(queue))
     shares.queues[row] = 0
+    shares.queues[row, L.Y_PREFERENCE] = preference
     shares.queues[row, L.Y_DISCIPLINE] = DISCIPLINES[queue.order]
     shares.queues[row, L.Y_STRICT] = int(queue.strict)
     shares.queues[row, L.Y_SLOPE] = round(weights.age)

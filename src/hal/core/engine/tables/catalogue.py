@@ -40,6 +40,10 @@ class Catalogue(CatalogueTables):
         """By preference."""
         self.preference_free: list[int] = []
         """Preferences to be used again."""
+        self.weighing = 0
+        """Counts preferences that weigh advice, as they are made."""
+        self.weighed: tuple[int, int, int] | None = None
+        """Advice, nodes and `weighing` when it was last worked out what advice adds; None: never."""
         self.seen: tuple[ClassSpec, ...] | None = None
         """The classes of the last event, by identity: most events name the same tuple."""
         self.seen_ids: Ints = no_ids

@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 import numpy as np
 
+from hal.core.engine.advice_weights import advised_parts
 from hal.core.engine.classes import NODE
 from hal.core.engine.errors import EngineError
 from hal.core.engine.plugins.answers import scores_of
@@ -80,23 +81,29 @@ def score_of_nodes(state: State, job: int, limit: int) -> ScoredNodes:
     weighed = np.zeros((WEIGHED, max(rows, 1)), np.int64)
     if state.meta[L.M_PLACEMENT] == L.PLACE_FGD:
         note_typical_work(state)
-    fits = int(weigh(state.at, shape, int(state.meta[L.M_PLACEMENT]), weighed))
+    queue = state.shares.owners[state.work.buckets[bucket, L.B_OWNER], L.O_QUEUE]
+    others = state.catalogue.preference_specs[int(state.shares.queues[queue, L.Y_PREFERENCE])]
+    placement = PLACEMENT_KERNELS[others.placement] if others is not None and others.placement else -1
+    fits = int(weigh(state.at, shape, placement if placement >= 0 else int(state.meta[L.M_PLACEMENT]), weighed))
     there = np.flatnonzero(weighed[0, :rows] >= 0)
     score = state.plugins.score
-    if score is not None:
+    if score is not None and placement < 0:
         weighed[0, :rows] = scores_of(score, request_of(state, spec), node_view(state, reads=score.info.reads_advice))
     parts = {PLACEMENT: weighed[0, :rows].copy()}
     if spec.preference is not None and spec.preference.near:
         parts["affinity"] = state.catalogue.favours[state.catalogue.classes[class_id, L.C_PREFERENCE], :rows]
-        weighed[0, :rows] += parts["affinity"]
+    if others is not None and others.weights:
+        parts |= advised_parts(state, others)
+    if len(parts) > 1:
+        weighed[0, :rows] = sum(parts.values())
     order, held = there, np.zeros(rows, np.int64)
     spread = spec.preference.spread if spec.preference is not None else ""
-    if spec.preference is not None:
+    if spec.preference is not None or others is not None:
         order = state.nodes.rows[there, L.N_PLACE]  # of equals the first in topological order, not the first of all
         held = _held(state, job, spread)
     best = there[np.lexsort((order, -weighed[0, there], held[there]))][:limit]
     return ScoredNodes(
-        placement=_in_force(state),
+        placement=others.placement if others is not None and others.placement else _in_force(state),
         fits=fits,
         nodes=tuple(
             ScoredNode(

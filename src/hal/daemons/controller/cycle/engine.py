@@ -245,10 +245,12 @@ class Engine:
         return known_keys(self.state, kinds)
 
     def readers_of(self, kind: str) -> tuple[str, ...]:
-        """Policies in use that read a kind of advice."""
+        """Policies in use that read a kind of advice, and queues that weigh it."""
         plugins = self.state.plugins
         policies = (plugins.order, plugins.score)
-        return tuple(one.info.name for one in policies if one is not None and kind in one.info.reads_advice)
+        reading = [one.info.name for one in policies if one is not None and kind in one.info.reads_advice]
+        queues = self.state.config.policy.queues if self.state.config.policy is not None else {}
+        return (*reading, *(f"queue {name}" for name, queue in queues.items() if kind in queue.preferences))
 
     def priority(self, job: int, now_ms: int) -> PriorityParts:
         """A waiting job's priority, factor by factor. Raises EngineError when nothing of it waits."""
