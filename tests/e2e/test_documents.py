@@ -231,6 +231,13 @@ def test_the_example_of_affinity_works(own_hal: LiveHal, tmp_path: Path) -> None
 
 
 @pytest.mark.slow
+def test_the_example_of_preferences_of_queues_works(own_hal: LiveHal, tmp_path: Path) -> None:
+    """docs/placement.md: of two nodes the job of a queue that weighs prices takes the cheaper one."""
+    out = run_page("docs/placement.md", own_hal, tmp_path)
+    assert re.search(r"\bn2\b", out), out
+
+
+@pytest.mark.slow
 def test_the_example_of_advice_works(shared_hal: LiveHal, tmp_path: Path) -> None:
     """The page's story: a table from a file, one key changed, listed, shown, removed."""
     out = run_page("docs/advice.md", shared_hal, tmp_path).splitlines()
@@ -291,3 +298,5 @@ def test_the_example_of_topologies_works(own_hal: LiveHal, tmp_path: Path) -> No
     assert "at most 1 of one rack" in out
     assert "It waits up to 30m for one rack, then for nodes anywhere (in 29m" in " ".join(out.split())
     assert any(re.fullmatch(r"\d+ n\[2,4\]", line) for line in drawn), out
+    assert any(re.fullmatch(r"\d+ n\[1,3\]", line) for line in drawn), out
+    assert "no level 'zon'; did you mean 'zone'?" in (tmp_path / "refused.txt").read_text()

@@ -37,7 +37,7 @@ def weigh_advice(state: State) -> None:
 
 def advised_parts(state: State, preference: Preference) -> dict[str, Ints]:
     """By kind of advice, what it adds to the score of each node, in millionths."""
-    columns = advice_on_nodes(state, frozenset(kind for kind, _weight in preference.weights))
+    columns = advice_on_nodes(state, tuple(kind for kind, _weight in preference.weights))
     parts = {}
     for kind, weight in preference.weights:
         added = np.nan_to_num(columns[kind] * weight * SCORE_ONE, posinf=MOST_FAVOUR, neginf=-MOST_FAVOUR)
