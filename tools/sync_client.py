@@ -63,6 +63,7 @@ TEXTS: Final = {
     "await hal.aconnect()": "hal.connect()",
     "from hal.client.flows.async_work import on_thread\n": "",
     "await on_thread(step.do)": "step.do()",
+    "await on_thread(opening)": "opening()",
     "async ": "",
     "await ": "",
 }

@@ -42,6 +42,8 @@ COMMANDS = {
     "hostfile": Lazy("hal.cli.jobs.hostfile:hostfile", "Print the nodes of this job as a hostfile, for mpirun.", _JOBS),
     "launch": Lazy("hal.cli.jobs.launch:launch", "Run a command on the nodes of a job, as ranks.", _JOBS),
     "attach": Lazy("hal.cli.jobs.interactive:attach", "Attach to an interactive job.", _JOBS),
+    "sessions": Lazy("hal.cli.jobs.sessions:sessions", "List sessions of short tasks.", _JOBS),
+    "session": Lazy("hal.cli.jobs.sessions:session", "Show or end a session of short tasks.", _JOBS),
     "replace": Lazy("hal.cli.jobs.replace:replace", "Let a new job take the place of a service.", _JOBS),
     "endpoint": Lazy("hal.cli.jobs.endpoint:endpoint", "Look up where a service is reached.", _JOBS),
     "forward": Lazy("hal.cli.jobs.forward:forward", "Reach a port that a running step serves.", _JOBS),

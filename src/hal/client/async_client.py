@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 from hal.client.addresses.address import Address, find_address
 from hal.client.async_job import AsyncJob
 from hal.client.flows.async_player import AsyncPlayer
+from hal.client.flows.async_work import on_thread
 from hal.client.flows.ended_attempts import OnLost, ended_attempts, ignore_lost
 from hal.client.flows.steps import (
     DRAIN_ROUND_S,
@@ -56,6 +59,7 @@ if TYPE_CHECKING:
     from hal.client.rest.secret_calls import KeyChange, SecretInfo
     from hal.client.rest.service_calls import ServiceInfo
     from hal.client.rest.topology_calls import TopologyInfo
+    from hal.client.sessions.opening import OpenedSession, SlotOptions
     from hal.client.specs import JobOptions
     from hal.client.submission import SpecLike
     from hal.core.model.policy_change import Operation
@@ -310,6 +314,53 @@ class AsyncClient:
         """Make all that runs on these nodes leave, as `evict`; one outcome for each node. New work may start there."""
         details = calls.eviction(mode, reason, within) | {"nodes": list(names)}
         return list(await self.call(calls.control("evict", (), details=details)))
+
+    async def session(
+        self,
+        slots: int | tuple[int, int] = (1, 8),
+        *,
+        name: str = "",
+        linger: int = 30,
+        keep: float = 15.0,
+        python: str = sys.executable,
+        timeout: float = 300.0,
+        **options: Unpack[SlotOptions],
+    ) -> OpenedSession:
+        """Open a session: an executor (`concurrent.futures`) whose tasks run in slots of this HAL (docs/sessions.md).
+
+        It has connections of its own. With asyncio, `asyncio.wrap_future` awaits its futures, and its `shutdown`, which
+        waits, is called with `asyncio.to_thread`.
+
+        Args:
+            slots: how many, or (least, most): the others run while there is something to do, and leave first for
+                other work.
+            name: by which `find_session` finds it.
+            linger: seconds after which it ends when no client is connected.
+            keep: seconds for which slots without a task are kept.
+            python: the interpreter of broker and workers; it must have HAL.
+            timeout: seconds until which its broker must run.
+            options: what each slot asks for: cpus, memory, gpus, queue, account and more, as for `submit`.
+        Raises:
+            SpecError: malformed, or it can never run.
+            ConflictError: there is a session of that name, or no node of this machine.
+            TimedOutError: its broker did not begin in time; nothing is left of it.
+        """
+        from hal.client.sessions.opening import open_session_at
+
+        opening = partial(open_session_at, self.address, slots, name, linger, keep, python, timeout, options)
+        return await on_thread(opening)
+
+    async def find_session(self, name: str) -> OpenedSession:
+        """Connect to a session of yours that was opened on this machine.
+
+        Raises:
+            NotFoundError: there is none of that name.
+            UnreachableError: its broker does not answer.
+        """
+        from hal.client.sessions.opening import find_session_at
+
+        opening = partial(find_session_at, self.address, name)
+        return await on_thread(opening)
 
     # ── nodes ─────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -44,6 +44,8 @@ class SessionFile(msgspec.Struct, frozen=True, kw_only=True):
     """Where clients and workers dial it, the first that answers; if empty, where it listens."""
     linger_s: Annotated[int, Meta(ge=0, le=86_400 * 30)] = 0
     """The broker ends when it has had no client for so long; 0: only when it is stopped."""
+    passing: bool = False
+    """The file's directory is the session's own: the broker takes it away when it ends."""
 
     @property
     def dialled(self) -> tuple[str, ...]:
@@ -51,7 +53,7 @@ class SessionFile(msgspec.Struct, frozen=True, kw_only=True):
         return self.dial or self.listen
 
 
-def new_session_file(directory: Path, *, name: str = "", linger_s: int = 0) -> SessionFile:
+def new_session_file(directory: Path, *, name: str = "", linger_s: int = 0, passing: bool = False) -> SessionFile:
     """Make up a session whose broker listens on a socket in a private directory of this machine."""
     return SessionFile(
         id=secrets.token_hex(16),
@@ -59,6 +61,7 @@ def new_session_file(directory: Path, *, name: str = "", linger_s: int = 0) -> S
         name=name,
         listen=(f"{UNIX}{directory / 'broker.sock'}",),
         linger_s=linger_s,
+        passing=passing,
     )
 
 

@@ -29,19 +29,35 @@ EXIT_RAISED: Final = 71
 """Of a child that raised."""
 
 
-def keep_running(work: Callable[[], int], *, final: tuple[int, ...]) -> int:
+def keep_running(work: Callable[[], int], *, final: tuple[int, ...], told: int) -> int:
     """Run `work` in a child, and in another one after it died; returns the exit code of the last one.
+
+    SIGTERM is passed on to the child, after which there is no other one.
 
     Args:
         final: exit codes after which no other child is started.
+        told: returned when the child has ended otherwise after a SIGTERM.
     """
-    deaths = 0
+    deaths = pid = 0
+    leaving = False
+
+    def pass_on(_number: int, _frame: object) -> None:
+        nonlocal leaving
+        leaving = True
+        if pid:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
+
+    signal.signal(signal.SIGTERM, pass_on)
     while deaths < MAX_DEATHS:
+        if leaving:
+            return told
         began = time.monotonic()
         pid = os.fork()
         if not pid:
             _run_child(work)
         code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        pid = 0
         if code in final:
             return code
         deaths = 0 if time.monotonic() - began >= SOUND_S else deaths + 1
@@ -50,7 +66,13 @@ def keep_running(work: Callable[[], int], *, final: tuple[int, ...]) -> int:
     return EXIT_GIVEN_UP
 
 
+def when_told_to_leave(do: Callable[[], None]) -> None:
+    """In the child: call this on SIGTERM, which ends it otherwise."""
+    signal.signal(signal.SIGTERM, lambda _number, _frame: do())
+
+
 def _run_child(work: Callable[[], int]) -> NoReturn:
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     code = EXIT_RAISED
     try:

@@ -7,6 +7,7 @@ there, 70 a fault of HAL.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
 from functools import partial
 from pathlib import Path
@@ -43,13 +44,13 @@ def main(argv: list[str]) -> int:
     allow_many_connections()
 
     async def serve(runtime: Runtime) -> int:
-        return await _serve(runtime, session, addresses, arguments.session.parent)
+        return await _serve(runtime, arguments.session, session, addresses)
 
     return run_apart("broker", arguments.session.parent, serve)
 
 
-async def _serve(runtime: Runtime, session: SessionFile, addresses: list[UnixAddress], directory: Path) -> int:
-    exchange = make_exchange(session.id, directory)
+async def _serve(runtime: Runtime, file: Path, session: SessionFile, addresses: list[UnixAddress]) -> int:
+    exchange = make_exchange(session.id, file.parent)
     terms = SessionTerms(session.id, session.token, str(exchange))
     service = BrokerService(runtime, terms, partial(remove_files_of, exchange))
     for address in addresses:
@@ -62,7 +63,18 @@ async def _serve(runtime: Runtime, session: SessionFile, addresses: list[UnixAdd
             runtime.stop("nobody uses the session any more")
     service.close("the session is over")
     remove_exchange(exchange)
+    if session.passing:
+        _clear(file, addresses)
     return 0
+
+
+def _clear(file: Path, addresses: list[UnixAddress]) -> None:
+    """Take away what the session had in the directory that was made for it."""
+    for path in (*(Path(address.path) for address in addresses), file, file.parent / "broker.log"):
+        with contextlib.suppress(OSError):
+            path.unlink()
+    with contextlib.suppress(OSError):
+        file.parent.rmdir()
 
 
 if __name__ == "__main__":

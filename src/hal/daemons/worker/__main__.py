@@ -1,7 +1,9 @@
 """`python -m hal.daemons.worker --session FILE`: a worker of a session, until the session is over.
 
-The process that is started only watches the one that runs tasks, and starts another one when that dies. Exit codes: 0
-the session is over, 2 the file is not usable, 69 no broker answers, 70 workers died again and again.
+The process that is started only watches the one that runs tasks, and starts another one when that dies. SIGTERM lets it
+finish the task that it has begun, and leave. Exit codes, as those of a worker of an array (docs/elastic.md): 0 the
+session is over, or its broker is gone; 75 it gives its place back; 2 the file is not usable, 70 workers died again and
+again.
 """
 
 from __future__ import annotations
@@ -11,17 +13,16 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from hal.core.model.errors import DeniedError, HALError, SpecError, UnreachableError
+from hal.core.model.errors import DeniedError, HALError, NotFoundError, SpecError, UnreachableError
 from hal.core.model.printable import printable
-from hal.daemons.worker.worker import Worker, open_session
+from hal.daemons.worker.worker import EXIT_LEFT, Worker, open_session
 from hal.runtime.session_file import SessionFile, read_session_file
 from hal.runtime.startup import EXIT_BAD_INPUT
-from hal.runtime.worker_process import keep_running
+from hal.runtime.worker_process import keep_running, when_told_to_leave
 
-EXIT_NO_BROKER: Final = 69
-"""EX_UNAVAILABLE."""
-EXIT_BROKEN: Final = 75
-"""Of the process that runs tasks: its connection broke, and another one should try (EX_TEMPFAIL)."""
+EXIT_OVER: Final = 0
+EXIT_BROKEN: Final = 76
+"""Of the process that runs tasks: its connection broke, and another one should try."""
 
 
 def main(argv: list[str]) -> int:
@@ -31,19 +32,25 @@ def main(argv: list[str]) -> int:
     arguments = parser.parse_args(argv)
     try:
         session = read_session_file(arguments.session)
+    except NotFoundError as error:
+        return _complain(error, EXIT_OVER)  # its broker has taken it away
     except HALError as error:
         return _complain(error, EXIT_BAD_INPUT)
-    return keep_running(lambda: _run(session), final=(0, EXIT_BAD_INPUT, EXIT_NO_BROKER))
+    return keep_running(lambda: _run(session), final=(EXIT_OVER, EXIT_BAD_INPUT, EXIT_LEFT), told=EXIT_LEFT)
 
 
 def _run(session: SessionFile) -> int:
     try:
         link, opened = open_session(session)
     except UnreachableError as error:
-        return _complain(error, EXIT_NO_BROKER)
+        return _complain(error, EXIT_OVER)
     except (DeniedError, SpecError) as error:
         return _complain(error, EXIT_BAD_INPUT)
-    return 0 if Worker(link, opened, session).run() else EXIT_BROKEN
+    worker = Worker(link, opened, session)
+    when_told_to_leave(worker.leave)
+    if worker.run():
+        return EXIT_OVER
+    return EXIT_LEFT if worker.retired else EXIT_BROKEN
 
 
 def _complain(error: HALError, code: int) -> int:

@@ -32,8 +32,11 @@ from hal.runtime.task_payloads import decode_value, encode_error, encode_value
 from hal.wire.agree import SPOKEN
 from hal.wire.frames.hello import Goodbye
 from hal.wire.frames.sessions import (
+    SESSION_CLOSED,
     SESSIONS,
+    SLOT_RETIRED,
     DropObjects,
+    LeaveSlot,
     OpenSession,
     RecallTasks,
     RunTasks,
@@ -49,7 +52,7 @@ from hal.wire.frames.sessions import (
 from hal.wire.roles import Role
 
 DIAL_S: Final = 10.0
-DIAL_TRIES: Final = 50
+DIAL_TRIES: Final = 200
 DIAL_PAUSE_S: Final = 0.1
 """A broker that does not listen yet is dialled again so often."""
 FLUSH_S: Final = 0.002
@@ -58,6 +61,8 @@ WATCH_S: Final = 0.02
 """How often it looks for a task that has run for too long, while it reads."""
 EXIT_TIMED_OUT: Final = 77
 """Of the process: a task had to be ended with it."""
+EXIT_LEFT: Final = 75
+"""Of a worker that gives its place back (EX_TEMPFAIL)."""
 LOOK_S: Final = 0.005
 """How often the watcher looks whether a task runs long."""
 PARKED_LOOKS: Final = 40
@@ -66,7 +71,6 @@ MAX_LOADED: Final = 512
 PARKED_S: Final = 1.0
 BATCH_BYTES: Final = 4 << 20
 """Results of one frame."""
-SESSION_CLOSED: Final = "session-closed"
 
 Link = FrameLink[SessionFrame]
 
@@ -84,8 +88,9 @@ def open_session(session: SessionFile) -> tuple[Link, SessionOpened]:
         role=Role.WORKER,
         session=session.id,
         token=session.token,
-        name=f"{os.uname().nodename}:{os.getppid()}"[:256],
+        name=f"{os.environ.get('HAL_NODE') or os.uname().nodename}:{os.getppid()}"[:256],
         pid=os.getpid(),
+        task=_task(),
     )
     link.send(hello)
     frames = link.receive()
@@ -98,6 +103,12 @@ def open_session(session: SessionFile) -> tuple[Link, SessionOpened]:
         case [Goodbye() as goodbye]:
             raise error_from_code(goodbye.code, goodbye.reason, goodbye.hint)
     raise UnreachableError("the broker closed the connection")
+
+
+def _task() -> int:
+    """Which task of the session's job this is; 0 outside one."""
+    text = os.environ.get("HAL_TASK", "")
+    return int(text) if text.isascii() and text.isdigit() else 0
 
 
 def _dial(session: SessionFile) -> Link:
@@ -167,7 +178,9 @@ class Worker:
         self._awake = threading.Event()
         self._ended = False
         self._in_order = False
-        """The broker said goodbye."""
+        """The broker said that the session is over."""
+        self.retired = False
+        """The broker said that it should give its place back."""
         self._forked = False
 
     def run(self) -> bool:
@@ -216,6 +229,17 @@ class Worker:
             self._deadline_s = deadline_s and deadline_s + time.monotonic() - began
             set_depth(run.frame.depth)
             self._send(TaskGoesOn(run=run.frame.run))
+
+    def leave(self) -> None:
+        """Ask the broker for a goodbye: nothing more is begun. Also called by a signal's handler, while this thread may
+        be sending."""
+        threading.Thread(target=self._leave, name="hal-leave", daemon=True).start()
+
+    def _leave(self) -> None:
+        try:
+            self._link.send(LeaveSlot())
+        except UnreachableError:
+            os._exit(EXIT_LEFT)  # nobody waits for what it runs
 
     def _note_fork(self) -> None:
         self._forked = True
@@ -273,6 +297,7 @@ class Worker:
                     self._send(TasksReturned(run=0, index=0))
                 case Goodbye():
                     self._in_order = frame.code == SESSION_CLOSED
+                    self.retired = frame.code == SLOT_RETIRED
                     self._ended = True
 
     def _return_tasks_of(self, *runs: _Run | SessionFrame | None) -> None:

@@ -26,11 +26,12 @@ class Block:
         losses: of each task, how many workers were lost while it may have run.
         failures: of each task, how often it raised an exception.
         left: tasks that have not ended.
+        came_ms: when it arrived.
     """
 
-    __slots__ = ("count", "failures", "frame", "left", "losses", "offsets", "state", "submitter", "view")
+    __slots__ = ("came_ms", "count", "failures", "frame", "left", "losses", "offsets", "state", "submitter", "view")
 
-    def __init__(self, submitter: int, frame: SubmitTasks) -> None:
+    def __init__(self, submitter: int, frame: SubmitTasks, came_ms: int = 0) -> None:
         """
         Raises:
             ValueError: the sizes are not those of the payload.
@@ -44,6 +45,7 @@ class Block:
             raise ValueError(f"the sizes sum up to {self.offsets[-1]}, and the payload has {len(frame.payload)} bytes")
         self.submitter = submitter
         self.frame = frame
+        self.came_ms = came_ms
         self.count = self.left = len(sizes)
         self.view = memoryview(frame.payload)
         self.state: NDArray[np.uint8] = np.zeros(self.count, np.uint8)

@@ -10,20 +10,26 @@ it has not begun as soon as another one has nothing to do.
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Final
 
 from hal.core.model.errors import OverloadedError, SpecError
 from hal.planes.sessions.blocks import ENDED, SENT, WAITING, Block, Run, TaskRange
+from hal.planes.sessions.measures import Latencies, numbers_of
 from hal.planes.sessions.slots import Slot
 from hal.planes.sessions.submitters import MAX_OBJECT_BYTES, Outbox, Submitter
 from hal.wire.frames.conversation import Frame
+from hal.wire.frames.hello import Goodbye
 from hal.wire.frames.sessions import (
     MAX_BLOCK_TASKS,
+    MAX_SLOTS_TOLD,
     SIZE_BYTES,
+    SLOT_RETIRED,
     CancelTasks,
     DropObjects,
     RecallTasks,
     RunTasks,
+    SessionNumbers,
     StoreObject,
     SubmitTasks,
     TaskResults,
@@ -70,6 +76,7 @@ class Broker:
         self.window_tasks = window_tasks
         self.window_bytes = window_bytes
         self.tasks_done = 0
+        self.latencies = Latencies()
         self._hungry: dict[Slot, None] = {}
         """Slots that are sent more work if there is any."""
         self._numbers = 0
@@ -139,7 +146,7 @@ class Broker:
             OverloadedError: the client exceeds its window.
         """
         try:
-            block = Block(submitter.number, frame)
+            block = Block(submitter.number, frame, now_ms)
         except ValueError as error:
             raise SpecError(f"a block of tasks is malformed: {error}") from None
         if frame.first in submitter.blocks:
@@ -193,10 +200,10 @@ class Broker:
 
     # ── slots ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def add_slot(self, name: str, outbox: Outbox, now_ms: int) -> Slot:
+    def add_slot(self, name: str, outbox: Outbox, now_ms: int, task: int = 0) -> Slot:
         self._numbers += 1
-        slot = Slot(self._numbers, name, outbox)
-        slot.heard_ms = now_ms
+        slot = Slot(self._numbers, name, outbox, task)
+        slot.heard_ms = slot.since_ms = now_ms
         self.slots[slot.number] = slot
         self._hungry[slot] = None
         return slot
@@ -249,6 +256,7 @@ class Broker:
         slot.late = False
         slot.tasks_done += count
         self.tasks_done += count
+        self.latencies.note(now_ms - block.came_ms, count)
         submitter = self.submitters.get(block.submitter)
         if submitter is not None:
             if block.frame.attempts > 1 and frame.statuses.count(TaskStatus.FAILED):
@@ -281,8 +289,11 @@ class Broker:
         self._feed(slot)
 
     def _feed(self, slot: Slot) -> None:
-        """Send a slot more work from now on, if it wants some."""
-        if slot.expected_us < AHEAD_US and not slot.recalling and not slot.late:
+        """A slot has reported: it is sent more if it has little, or leaves if it has nothing and is to leave."""
+        if slot.leaving:
+            if not slot.runs and not slot.recalling:
+                self._send(slot.outbox, Goodbye(code=SLOT_RETIRED, reason="it gives its place back"))
+        elif slot.expected_us < AHEAD_US and not slot.recalling and not slot.late:
             self._hungry[slot] = None
 
     def _end_or_repeat(self, submitter: Submitter, block: Block, start: int, frame: TasksDone) -> None:
@@ -394,6 +405,39 @@ class Broker:
             return False
         return any(slot.held_tasks > 1 for slot in self.slots.values())
 
+    def retire(self, keep: int) -> None:
+        """Of all slots but `keep` tell those to leave that have no task, those first that leave first anyway."""
+        staying = sum(not slot.leaving for slot in self.slots.values())
+        idle = sorted((slot for slot in self._hungry if not slot.runs), key=_task, reverse=True)
+        for slot in idle[: max(staying - keep, 0)]:
+            self.leave(slot)
+
+    def leave(self, slot: Slot) -> None:
+        """Send a slot nothing more; it leaves when it has reported what it has begun."""
+        if slot.leaving:
+            return
+        slot.leaving = True
+        self._hungry.pop(slot, None)
+        if slot.held_tasks > 1 and not slot.recalling:
+            slot.recalling = True
+            self._send(slot.outbox, RecallTasks())
+        self._feed(slot)
+
+    def numbers(self, now_ms: int, uptime_ms: int, *, each: bool = False) -> SessionNumbers:
+        """How the session goes. O(slots + clients)."""
+        slots = self.slots.values()
+        return SessionNumbers(
+            uptime_ms=uptime_ms,
+            clients=len(self.submitters),
+            waiting=self._waiting_tasks,
+            unanswered=sum(one.unanswered for one in self.submitters.values()),
+            done=self.tasks_done,
+            busy=sum(bool(slot.runs) for slot in slots),
+            slots=len(slots),
+            latencies=tuple(self.latencies.counts),
+            each=tuple(numbers_of(slot, now_ms) for slot in islice(slots, MAX_SLOTS_TOLD)) if each else (),
+        )
+
     # ── handing out ───────────────────────────────────────────────────────────────────────────────────────────────
 
     def dispatch(self, now_ms: int) -> None:
@@ -502,6 +546,10 @@ class Broker:
 
 def _expected_us(slot: Slot) -> float:
     return slot.expected_us
+
+
+def _task(slot: Slot) -> int:
+    return slot.task
 
 
 def _turn(submitter: Submitter) -> tuple[int, float]:

@@ -14,9 +14,14 @@ from hal.wire.agree import agree_version
 from hal.wire.frames.conversation import WIRE_VERSION, Frame
 from hal.wire.frames.hello import Goodbye
 from hal.wire.frames.sessions import (
+    SESSION_CLOSED,
+    AskNumbers,
     CancelTasks,
     DropObjects,
+    EndSession,
+    LeaveSlot,
     OpenSession,
+    RetireSlots,
     SessionOpened,
     StoreObject,
     SubmitTasks,
@@ -33,8 +38,6 @@ ACKNOWLEDGE_MS: Final = 1
 """A block to which nothing was answered meanwhile is confirmed after so long."""
 MAX_SLOTS: Final = 4_096
 MAX_SUBMITTERS: Final = 4_096
-CLOSED: Final = "session-closed"
-"""Code of the goodbye with which a broker ends a session: whoever receives it does not dial again."""
 
 
 class SessionTerms(NamedTuple):
@@ -62,6 +65,9 @@ class BrokerService:
         self._terms = terms
         self._connections: dict[Connection, None] = {}
         self._looks_for_late = False
+        self._since_ms = runtime.monotonic_ms()
+        self.ended = False
+        """A client has said that the session is over."""
         self.last_client_ms = runtime.monotonic_ms()
         """When the last client left, or this broker began, if there is none now."""
 
@@ -83,7 +89,7 @@ class BrokerService:
             if hello.role is Role.CLIENT:
                 await self._serve_client(connection, hello.worker)
             else:
-                await self._serve_worker(connection, hello.name)
+                await self._serve_worker(connection, hello.name, hello.task)
         finally:
             del self._connections[connection]
 
@@ -91,7 +97,7 @@ class BrokerService:
         """Say goodbye to everybody: workers end, and what clients wait for fails."""
         for connection in list(self._connections):
             if not connection.closed:
-                connection.send_nowait(Goodbye(code=CLOSED, reason=reason))
+                connection.send_nowait(Goodbye(code=SESSION_CLOSED, reason=reason))
                 connection.close()
 
     async def _opened(self, connection: Connection) -> OpenSession:
@@ -134,6 +140,14 @@ class BrokerService:
                         broker.drop_objects(submitter, frame)
                     case CancelTasks():
                         broker.cancel(submitter, frame)
+                    case AskNumbers():
+                        now_ms = self._runtime.monotonic_ms()
+                        connection.send_nowait(broker.numbers(now_ms, now_ms - self._since_ms, each=frame.slots))
+                    case RetireSlots():
+                        broker.retire(frame.keep)
+                    case EndSession():
+                        self.ended = True
+                        self._runtime.stop("a client has ended the session")
                     case Goodbye():
                         return
                     case _:
@@ -145,10 +159,10 @@ class BrokerService:
             if not self.has_clients:
                 self.last_client_ms = self._runtime.monotonic_ms()
 
-    async def _serve_worker(self, connection: Connection, name: str) -> None:
+    async def _serve_worker(self, connection: Connection, name: str, task: int) -> None:
         broker = self.broker
         outbox = _Outbox(connection)
-        slot: Slot = broker.add_slot(name, outbox, self._runtime.monotonic_ms())
+        slot: Slot = broker.add_slot(name, outbox, self._runtime.monotonic_ms(), task)
         connection.send_nowait(self._welcome(slot.number))
         broker.dispatch(self._runtime.monotonic_ms())
         try:
@@ -162,6 +176,8 @@ class BrokerService:
                         broker.note_waiting(slot, frame.run, self._runtime.monotonic_ms(), waits=False)
                     case TasksReturned():
                         broker.return_tasks(slot, frame, self._runtime.monotonic_ms())
+                    case LeaveSlot():
+                        broker.leave(slot)
                     case Goodbye():
                         return
                     case _:

@@ -12,12 +12,15 @@ class Slot:
     Attributes:
         number: unique in the session.
         name: of the worker, for people.
+        leaving: it gets nothing more.
         runs: what it has, in the order in which it runs them.
         expected_us: how long all of that is expected to take.
         known: objects that it was sent.
         heard_ms: when it last reported a result, or was sent something while it had nothing.
         late: it has returned tasks because it was late, and has reported nothing since: it is sent nothing.
         recalling: it was asked to return what it has not begun, and has not answered.
+        since_ms: when it came.
+        task: of the session's job, that it is.
         tasks_done: since it came.
     """
 
@@ -27,17 +30,22 @@ class Slot:
         "heard_ms",
         "known",
         "late",
+        "leaving",
         "name",
         "number",
         "outbox",
         "recalling",
         "runs",
+        "since_ms",
+        "task",
         "tasks_done",
     )
 
-    def __init__(self, number: int, name: str, outbox: Outbox) -> None:
+    def __init__(self, number: int, name: str, outbox: Outbox, task: int = 0) -> None:
         self.number = number
         self.name = name
+        self.task = task
+        self.since_ms = 0
         self.outbox = outbox
         self.runs: dict[int, Run] = {}
         self.expected_us = 0.0
@@ -45,6 +53,7 @@ class Slot:
         self.heard_ms = 0
         self.recalling = False
         self.late = False
+        self.leaving = False
         self.tasks_done = 0
         self.busy_us = 0
 

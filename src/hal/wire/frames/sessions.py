@@ -11,7 +11,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Annotated, Final
 
-from msgspec import Meta
+from msgspec import Meta, Struct
 
 from hal.wire.bounds import Count, Name, Pid, Text, Version
 from hal.wire.frames.conversation import MAX_FRAME_BYTES, Conversation, Frame
@@ -33,6 +33,13 @@ SIZE_BYTES: Final = 4
 MAX_ATTEMPTS: Final = 100
 """Of one task."""
 MAX_PRIORITY: Final = 1_000
+LATENCY_STEPS: Final = 24
+"""Of the histogram of latencies; each step is twice as long."""
+MAX_SLOTS_TOLD: Final = 4_096
+SLOT_RETIRED: Final = "slot-retired"
+"""Code of the goodbye to a worker that is to give its place back."""
+SESSION_CLOSED: Final = "session-closed"
+"""Code of the goodbye with which a broker ends a session: whoever receives it does not dial again."""
 
 Sizes = Annotated[bytes, Meta(max_length=MAX_BLOCK_TASKS * SIZE_BYTES)]
 Statuses = Annotated[bytes, Meta(max_length=MAX_BLOCK_TASKS)]
@@ -78,6 +85,8 @@ class OpenSession(Frame, frozen=True, kw_only=True):
     pid: Pid = 0
     worker: Count = 0
     """Of a client that is a worker's, for tasks that its tasks submit: the worker's number."""
+    task: Count = 0
+    """Of a worker: the task of the session's job that it is. Those with the highest numbers are retired first."""
 
 
 class SessionOpened(Frame, frozen=True, kw_only=True):
@@ -214,6 +223,65 @@ class TasksReturned(Frame, frozen=True, kw_only=True):
     index: Index
 
 
+class LeaveSlot(Frame, frozen=True, kw_only=True):
+    """From a worker that was told to leave: it is sent nothing more, gives back what it has not begun, and gets a
+    goodbye with the code `slot-retired` when it has reported the rest."""
+
+
+class EndSession(Frame, frozen=True, kw_only=True):
+    """From a client: the session is over. The broker says goodbye to everybody, and ends."""
+
+
+class AskNumbers(Frame, frozen=True, kw_only=True):
+    """From a client: how does the session go? The answer is `SessionNumbers`."""
+
+    slots: bool = False
+    """Numbers of each slot, too."""
+
+
+class SlotNumbers(Struct, frozen=True, kw_only=True, array_like=True):
+    """What a broker knows of a slot."""
+
+    name: Name
+    task: Count
+    """Of the session's job, that the worker is."""
+    held: Count
+    """Tasks that it has and has not reported."""
+    done: Count
+    busy_us: Count
+    """How long its tasks took."""
+    since_ms: Count
+    """How long it has been there."""
+    silent_ms: Count
+    """For how long it has reported nothing although it has tasks."""
+
+
+class SessionNumbers(Frame, frozen=True, kw_only=True):
+    """The answer to `AskNumbers`."""
+
+    uptime_ms: Count
+    clients: Count
+    waiting: Count
+    """Tasks that no slot has."""
+    unanswered: Count
+    """Tasks that have not ended, those included."""
+    done: Count
+    """Tasks that slots have reported."""
+    busy: Count
+    """Slots that have a task."""
+    slots: Count
+    latencies: Annotated[tuple[Count, ...], Meta(max_length=LATENCY_STEPS)]
+    """Tasks answered in less than 1 ms, 2 ms, 4 ms and so on after their block came; the last: later."""
+    each: Annotated[tuple[SlotNumbers, ...], Meta(max_length=MAX_SLOTS_TOLD)] = ()
+
+
+class RetireSlots(Frame, frozen=True, kw_only=True):
+    """From a client: keep so many slots. Of the others those that have no task are told to leave: the worker gets a
+    goodbye with the code `slot-retired`."""
+
+    keep: Count
+
+
 SessionFrame = (
     OpenSession
     | SessionOpened
@@ -230,6 +298,11 @@ SessionFrame = (
     | TasksDone
     | RecallTasks
     | TasksReturned
+    | LeaveSlot
+    | EndSession
+    | AskNumbers
+    | SessionNumbers
+    | RetireSlots
     | Goodbye
 )
 """What a broker, its clients and its workers may send each other."""

@@ -1,0 +1,112 @@
+"""How many slots a session wants now, and the thread that says so to HAL and to the broker.
+
+A session grows at once and shrinks late: the most that was wanted within the last seconds holds.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+from hal.client.sessions.core import connect
+from hal.core.model.errors import HALError
+from hal.runtime.session_file import SessionFile
+from hal.wire.frames.sessions import AskNumbers, EndSession, RetireSlots, SessionNumbers
+
+LOOK_S: Final = 0.2
+"""How often the broker is asked."""
+KEEP_S: Final = 15.0
+"""How long slots without a task are kept."""
+
+
+class Wanted:
+    """The rule. Pure."""
+
+    def __init__(self, least: int, most: int, keep_s: float = KEEP_S) -> None:
+        """Args:
+        least: slots that are wanted whatever there is to do; at least one is.
+        most: wanted at most.
+        """
+        self._least, self._most = max(least, 1), most
+        self._keep_s = keep_s
+        self._seen: list[tuple[float, int]] = []
+        """When so many tasks were unanswered, most first: only what is more than everything later."""
+
+    def slots(self, unanswered: int, now_s: float) -> int:
+        """How many slots are wanted, now that so many tasks have not ended. O(1) on average."""
+        need = min(max(unanswered, self._least), self._most)
+        while self._seen and self._seen[-1][1] <= need:
+            self._seen.pop()
+        self._seen.append((now_s, need))
+        while len(self._seen) > 1 and self._seen[0][0] < now_s - self._keep_s:
+            del self._seen[0]
+        return self._seen[0][1]
+
+
+class Overseer:
+    """Asks the broker how many tasks there are, and wants as many slots; over a connection of its own."""
+
+    def __init__(self, session: SessionFile, wanted: Wanted, want: Callable[[int], None]) -> None:
+        """
+        Args:
+            want: tells HAL how many slots are wanted.
+        Raises:
+            UnreachableError, HALError: the broker does not answer.
+        """
+        self._link, _ = connect(session)
+        self._wanted, self._want = wanted, want
+        self._told = 0
+        """How many HAL was told to want; 0: none yet."""
+        self._asking = threading.Lock()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._oversee, name="hal-session-demand", daemon=True)
+
+    def begin(self, told: int) -> None:
+        """Begin; HAL wants so many now."""
+        self._told = told
+        self._thread.start()
+
+    def numbers(self, *, slots: bool = False) -> SessionNumbers | None:
+        """How the session goes; None: the broker is gone."""
+        try:
+            with self._asking:
+                self._link.send(AskNumbers(slots=slots))
+                for frame in self._link.receive():
+                    if isinstance(frame, SessionNumbers):
+                        return frame
+        except HALError:
+            pass
+        return None
+
+    def end(self) -> None:
+        """Tell the broker that the session is over."""
+        self._stop.set()
+        if threading.current_thread() is not self._thread and self._thread.is_alive():
+            self._thread.join()
+        try:
+            self._link.send(EndSession())
+            while self._link.receive():
+                pass
+        except HALError:
+            pass  # it is gone already
+        self._link.close()
+
+    def _oversee(self) -> None:
+        while not self._stop.wait(LOOK_S):
+            found = self.numbers()
+            if found is None:
+                return
+            slots = self._wanted.slots(found.unanswered, time.monotonic())
+            if slots != self._told:
+                try:
+                    self._want(slots)
+                except HALError:
+                    continue  # a limit, or a controller that is away: it is tried again
+                self._told = slots
+            if found.slots > slots:
+                try:
+                    self._link.send(RetireSlots(keep=slots))
+                except HALError:
+                    return

@@ -1,0 +1,199 @@
+"""Sessions as people see them: two jobs of one name, and what their broker says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+
+from hal.core.model.errors import NotFoundError, UnreachableError
+from hal.core.model.states import TaskState
+
+if TYPE_CHECKING:
+    from hal.client.rest.views import JobInfo
+    from hal.client.sync_client import Client
+
+SESSION_LABEL: Final = "hal/session"
+"""Of both jobs: the name of the session."""
+PART_LABEL: Final = "hal/part"
+BROKER: Final = "broker"
+SLOTS: Final = "slots"
+
+
+class SessionInfo(Struct, frozen=True, kw_only=True):
+    """A session whose jobs have not ended."""
+
+    name: str
+    user: str
+    queue: str
+    broker: str
+    """Id of the job; '' if it has ended."""
+    state: TaskState
+    """Of the broker."""
+    slots: str
+    """Id of the job; '' if it has ended."""
+    running: int
+    """Slots that run now."""
+    most: int
+    """Slots at most."""
+    submit_ms: int
+
+
+class SlotUse(Struct, frozen=True, kw_only=True):
+    """What one slot did."""
+
+    worker: str
+    task: int
+    """Of the job of the slots."""
+    done: int
+    """Tasks that it has reported."""
+    held: int
+    """Tasks that it has and has not reported."""
+    use: float
+    """Which part of its time its tasks took."""
+    mean_us: int
+    """How long a task took on average; 0: none is known."""
+    since_s: int
+    silent_s: float
+    """For how long it has reported nothing although it has tasks."""
+
+
+class SessionView(Struct, frozen=True, kw_only=True):
+    """A session as its broker sees it."""
+
+    session: SessionInfo
+    uptime_s: int
+    clients: int
+    waiting: int
+    """Tasks that no slot has."""
+    unanswered: int
+    done: int
+    rate: float
+    """Tasks a second, since it began."""
+    within_ms: dict[str, int]
+    """Tasks answered in less than so many milliseconds after they came, beyond the entry before."""
+    slots: tuple[SlotUse, ...]
+    late: tuple[str, ...]
+    """Workers whose tasks go on much longer than others took."""
+
+
+def sessions_of(jobs: Iterable[JobInfo]) -> list[SessionInfo]:
+    """The sessions that these jobs are, by name."""
+    parts: dict[tuple[str, str], dict[str, JobInfo]] = {}
+    for job in jobs:
+        name = job.labels.get(SESSION_LABEL, "")
+        if name and not job.ended:
+            parts.setdefault((name, job.user), {})[job.labels.get(PART_LABEL, "")] = job
+    return [_info(*key, parts[key]) for key in sorted(parts) if {BROKER, SLOTS} & parts[key].keys()]
+
+
+def _info(name: str, user: str, parts: dict[str, JobInfo]) -> SessionInfo:
+    broker, slots = parts.get(BROKER), parts.get(SLOTS)
+    one = broker or slots or next(iter(parts.values()))
+    return SessionInfo(
+        name=name,
+        user=user,
+        queue=one.queue,
+        broker=broker.id if broker else "",
+        state=broker.state if broker else TaskState.CANCELLED,
+        slots=slots.id if slots else "",
+        running=slots.counts.get("running", 0) if slots else 0,
+        most=slots.tasks if slots else 0,
+        submit_ms=one.submit_ms,
+    )
+
+
+def my_session(client: Client, name: str) -> SessionInfo:
+    """A session of this user.
+
+    Raises:
+        NotFoundError: there is none.
+    """
+    from hal.client.rest import access_calls
+
+    user = client.call(access_calls.who_am_i()).user
+    found = sessions_of(client.jobs(label={SESSION_LABEL: name}, user=user))
+    if not found:
+        raise NotFoundError(f"there is no session '{name}'", hint="hal sessions lists them")
+    return found[0]
+
+
+def file_of(client: Client, session: SessionInfo) -> Path:
+    """The session's file, which its broker was given.
+
+    Raises:
+        NotFoundError: the session has no broker any more.
+    """
+    spec = (client.job(session.broker).refresh().spec if session.broker else None) or {}
+    command = spec.get("command")
+    if not isinstance(command, Sequence) or "--session" not in command[:-1]:
+        raise NotFoundError(f"session '{session.name}' has no broker", hint=f"hal session end {session.name}")
+    return Path(str(command[command.index("--session") + 1]))
+
+
+def view_of(client: Client, session: SessionInfo) -> SessionView:
+    """How it goes.
+
+    Raises:
+        UnreachableError: its broker does not answer here.
+    """
+    from hal.client.sessions.core import connect
+    from hal.runtime.session_file import read_session_file
+    from hal.wire.frames.sessions import AskNumbers, SessionNumbers
+
+    link, _ = connect(read_session_file(file_of(client, session)))
+    try:
+        link.send(AskNumbers(slots=True))
+        found = [frame for frame in link.receive() if isinstance(frame, SessionNumbers)]
+    finally:
+        link.close()
+    if not found:
+        raise UnreachableError(f"the broker of session '{session.name}' is gone")
+    return _view(session, found[0])
+
+
+def _view(session: SessionInfo, numbers: object) -> SessionView:
+    from hal.wire.frames.sessions import SessionNumbers
+
+    assert isinstance(numbers, SessionNumbers)
+    slots = tuple(
+        SlotUse(
+            worker=one.name,
+            task=one.task,
+            done=one.done,
+            held=one.held,
+            use=round(min(one.busy_us / max(one.since_ms * 1_000, 1), 1.0), 3),
+            mean_us=one.busy_us // one.done if one.done else 0,
+            since_s=one.since_ms // 1_000,
+            silent_s=one.silent_ms / 1_000,
+        )
+        for one in sorted(numbers.each, key=lambda one: one.task)
+    )
+    return SessionView(
+        session=session,
+        uptime_s=numbers.uptime_ms // 1_000,
+        clients=max(numbers.clients - 1, 0),
+        waiting=numbers.waiting,
+        unanswered=numbers.unanswered,
+        done=numbers.done,
+        rate=round(numbers.done * 1_000 / max(numbers.uptime_ms, 1), 1),
+        within_ms={str(1 << step): tasks for step, tasks in enumerate(numbers.latencies) if tasks},
+        slots=slots,
+        late=late(slots),
+    )
+
+
+LATE: Final = 10
+"""A worker is late when its task goes on so many times as long as tasks take on average."""
+LATE_S: Final = 1.0
+"""And for so long at least."""
+
+
+def late(slots: Sequence[SlotUse]) -> tuple[str, ...]:
+    """Of these, the workers that are late. Pure."""
+    done = sum(one.done for one in slots)
+    mean_s = sum(one.mean_us * one.done for one in slots) / done / 1e6 if done else 0.0
+    bound_s = max(LATE * mean_s, LATE_S)
+    return tuple(one.worker for one in slots if one.silent_s > bound_s)

@@ -1,0 +1,270 @@
+"""Opens a session in a HAL: its broker is a job, its slots are the tasks of another one.
+
+The two find each other by the session's file, in a private directory of this machine, which the broker takes away when
+it ends. Loaded when the first session is opened.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypedDict
+
+from hal.client.rest import access_calls
+from hal.client.session import Session
+from hal.client.sessions.core import SessionCore
+from hal.client.sessions.demand import Overseer, Wanted
+from hal.client.sessions.listing import (
+    BROKER,
+    PART_LABEL,
+    SESSION_LABEL,
+    SLOTS,
+    file_of,
+    my_session,
+    sessions_of,
+)
+from hal.client.sync_client import Client
+from hal.core.model.errors import ConflictError, HALError, SpecError, TimedOutError, UnreachableError
+from hal.core.model.facts import NODE_LABEL
+from hal.runtime.identity import boot_id
+from hal.runtime.session_file import (
+    SessionFile,
+    new_session_file,
+    private_directory,
+    read_session_file,
+    write_session_file,
+)
+
+if TYPE_CHECKING:
+    from hal.client.addresses.address import Address
+    from hal.client.job import Job
+    from hal.wire.frames.sessions import SessionNumbers
+
+FILE: Final = "session.json"
+LOOK_S: Final = 0.01
+MAX_LOOK_S: Final = 0.5
+BROKER_MEMORY: Final = "512MiB"
+RETRIES: Final[Mapping[str, Any]] = {"max": 1_000, "backoff": "100ms", "longest": "10s"}
+"""Of slots that are no extensions; workers that crash are replaced by their own process first."""
+
+
+class SlotOptions(TypedDict, total=False):
+    """What each slot asks for, and whose it is: keywords of `submit` of the same names."""
+
+    cpus: float | str
+    memory: int | str
+    gpus: float | str
+    request: Mapping[str, Any]
+    queue: str
+    account: str
+    qos: str
+    priority: int
+    walltime: float | str
+    constraints: str | Sequence[str]
+    exclude: str | Sequence[str]
+    tolerate: str | Sequence[str]
+    env: Mapping[str, object]
+    workdir: str | os.PathLike[str]
+
+
+class OpenedSession(Session):
+    """A session that this program has opened in a HAL, or found there by name.
+
+    Attributes:
+        name: of the session.
+        broker: the job that hands the tasks out.
+        slots: the job whose tasks run them.
+    """
+
+    def __init__(self, name: str, broker: Job, slots: Job, core: SessionCore, overseer: Overseer) -> None:
+        """Use `Client.session`."""
+        super().__init__(core)
+        self.name, self.broker, self.slots = name, broker, slots
+        self._overseer = overseer
+        self._ending = threading.Lock()
+        self._over = False
+
+    def __repr__(self) -> str:
+        return f"<session {self.name}: broker job {self.broker.id}, slots job {self.slots.id}>"
+
+    def numbers(self, *, slots: bool = False) -> SessionNumbers:
+        """How the session goes: tasks that wait and were done, slots, latencies.
+
+        Args:
+            slots: of each slot, too.
+        Raises:
+            UnreachableError: the broker is gone.
+        """
+        found = self._overseer.numbers(slots=slots)
+        if found is None:
+            raise UnreachableError(f"the broker of session '{self.name}' is gone", hint=f"hal show {self.broker.id}")
+        return found
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Accept nothing more, and end the session once all tasks have ended: both its jobs end.
+
+        Args:
+            wait: for that.
+            cancel_futures: cancel tasks that no worker has.
+        """
+        super().shutdown(wait, cancel_futures=cancel_futures)
+        if wait:
+            self._end()
+        else:
+            threading.Thread(target=self._end, name="hal-session-end").start()
+
+    def _end(self) -> None:
+        with self._ending:
+            if self._over:
+                return
+            self._over = True
+            super().shutdown(wait=True)
+            self._overseer.end()
+            # Workers that run end themselves, and the job with them; slots that only wait would look first.
+            if not self.slots.refresh().counts.get("running"):
+                with contextlib.suppress(ConflictError):
+                    self.slots.cancel()
+
+
+def open_session_at(
+    address: Address,
+    slots: int | tuple[int, int],
+    name: str,
+    linger: int,
+    keep: float,
+    python: str,
+    timeout: float,
+    options: Mapping[str, Any],
+) -> OpenedSession:
+    """See `Client.session`."""
+    client = Client(address)
+    least, most = _bounds(slots)
+    unknown = [key for key in options if key not in SlotOptions.__annotations__]
+    if unknown:
+        raise SpecError(
+            f"session has no keyword '{unknown[0]}'", hint=f"keywords: {', '.join(SlotOptions.__annotations__)}"
+        )
+    name = name or f"session-{secrets.token_hex(4)}"
+    user = client.call(access_calls.who_am_i()).user
+    if sessions_of(client.jobs(label={SESSION_LABEL: name}, user=user)):
+        raise ConflictError(f"there is a session '{name}' already", hint="client.find_session(name) connects to it")
+    here = _nodes_here(client)
+    directory = private_directory()
+    jobs: list[Job] = []
+    try:
+        session = new_session_file(directory, name=name, linger_s=linger, passing=True)
+        write_session_file(directory / FILE, session)
+        broker = client.submit([python, "-m", "hal.daemons.broker", "--session", str(directory / FILE)],
+            **_common(name, BROKER, here, options), request={"cpu": 0, "memory": BROKER_MEMORY},
+        )  # fmt: skip
+        jobs.append(broker)
+        told = max(least, 1)
+        asked: dict[str, Any] = {
+            key: options[key] for key in ("cpus", "memory", "gpus", "request", "walltime") if key in options
+        }
+        if most > least:
+            asked["extensions"] = most - least
+        worker = client.submit(
+            [python, "-m", "hal.daemons.worker", "--session", str(directory / FILE)],
+            **_common(name, SLOTS, here, options), **asked, array=most, max_running=told, workers=True,
+            after=f"after:{broker.id}", on_dependency_failed="cancel", retries=RETRIES,
+        )  # fmt: skip
+        jobs.append(worker)
+        core = _connected(session, broker, timeout)
+        overseer = Overseer(session, Wanted(least, most, keep), partial(_want, worker))
+    except BaseException:
+        for job in reversed(jobs):
+            with contextlib.suppress(HALError):
+                job.cancel()
+        shutil.rmtree(directory, ignore_errors=True)
+        raise
+    overseer.begin(told)
+    return OpenedSession(name, broker, worker, core, overseer)
+
+
+def _bounds(slots: int | tuple[int, int]) -> tuple[int, int]:
+    least, most = (slots, slots) if isinstance(slots, int) else slots
+    if not 0 <= least <= most or most < 1:
+        raise SpecError(f"slots: {least} to {most}", hint="a number, or (least, most): slots=(1, 8)")
+    return least, most
+
+
+def _common(name: str, part: str, here: Sequence[str], options: Mapping[str, Any]) -> Any:
+    """What both jobs are told."""
+    same = ("queue", "account", "qos", "priority", "exclude", "tolerate", "env", "workdir")
+    constraints = options.get("constraints", ())
+    constraints = [constraints] if isinstance(constraints, str) else list(constraints)
+    return {
+        **{key: options[key] for key in same if key in options},
+        "name": name,
+        "labels": {SESSION_LABEL: name, PART_LABEL: part},
+        "constraints": [*(constraints if part == SLOTS else ()), f"{NODE_LABEL}={'|'.join(here)}"],
+    }
+
+
+def _nodes_here(client: Client) -> list[str]:
+    """The nodes of this machine, where the session's file is.
+
+    Raises:
+        ConflictError: none of them is.
+    """
+    here = [node.name for node in client.nodes() if node.boot_id == boot_id()]
+    if not here:
+        raise ConflictError(
+            "no node of this HAL is on this machine", hint="open the session on a machine that is a node"
+        )
+    return here
+
+
+def _want(worker: Job, count: int) -> None:
+    worker.update(max_running=count)
+
+
+def _connected(session: SessionFile, broker: Job, timeout: float) -> SessionCore:
+    """Wait until the broker listens.
+
+    Raises:
+        ConflictError: its job ended.
+        TimedOutError: it did not begin in time.
+    """
+    asked_s, look_s = time.monotonic(), LOOK_S
+    deadline_s = asked_s + timeout
+    while True:
+        try:
+            return SessionCore(session)
+        except UnreachableError as error:
+            now_s = time.monotonic()
+            if now_s > deadline_s:
+                raise TimedOutError(
+                    f"the broker of session '{session.name}' has not begun within {timeout:g} s",
+                    hint=f"hal why {broker.id}",
+                ) from error
+            if now_s - asked_s > 1.0:
+                asked_s, info = now_s, broker.refresh()
+                if info.state.ended:
+                    raise ConflictError(
+                        f"the broker of session '{session.name}' has ended: {info.reason or info.state}",
+                        hint=f"hal logs {broker.id}",
+                    ) from error
+        time.sleep(look_s)
+        look_s = min(look_s * 1.2, MAX_LOOK_S)
+
+
+def find_session_at(address: Address, name: str) -> OpenedSession:
+    """See `Client.find_session`."""
+    client = Client(address)
+    found = my_session(client, name)
+    session = read_session_file(file_of(client, found))
+    broker, slots = client.job(found.broker), client.job(found.slots)
+    asked = slots.refresh().spec or {}
+    most = asked["array"]["count"]
+    core = SessionCore(session)
+    overseer = Overseer(session, Wanted(most - asked.get("extensions", 0), most), partial(_want, slots))
+    overseer.begin(asked["array"].get("max_running", 0))
+    return OpenedSession(name, broker, slots, core, overseer)
