@@ -27,7 +27,9 @@ class Policy:
     """A policy of one interface whose methods are these functions."""
 
     def __init__(self, interface: str, **methods: Any) -> None:
-        reads = {name: methods.pop(name) for name in ("reads_free", "reads_advice") if name in methods}
+        reads = {
+            name: methods.pop(name) for name in ("reads_free", "reads_advice", "reads_preference") if name in methods
+        }
         self.info = PolicyInfo(name="acme", interface=interface, **reads)
         for name, method in methods.items():
             setattr(self, name, method)
@@ -64,6 +66,11 @@ def rounded(column: Any) -> Any:
 
 def mask(answer: Answer) -> Policy:
     return Policy("filter/1", mask=answer)
+
+
+def by_taste(asked: Any, view: Any) -> Any:
+    """Nodes with a label for who would be away from other work."""
+    return np.where(view.labels.has("ssd") & (sum(one.weight for one in asked.near) < 0), 1.0, 0.5)
 
 
 def domain_score(answer: Answer) -> Policy:
@@ -104,6 +111,7 @@ def emptiest(asked: Any, view: Any) -> Any:
             lambda jobs, view: rounded(jobs.advice["urgency"]),
             lambda buckets, view, now_ms: rounded(buckets.advice["favour"]),
         ),
+        Policy("score/2", score=by_taste, reads_preference=True),
         domain_score(lambda gang, view, domains: np.ones(domains.domains, np.float32)),
         domain_score(lambda gang, view, domains: domains.gang_nodes / np.maximum(domains.nodes, 1)),
         domain_score(lambda gang, view, domains: np.where(domains.fits >= gang.nodes, 1.0, -1.0)),
@@ -162,6 +170,11 @@ def test_a_policy_that_keeps_its_contract_passes(policy: Policy) -> None:
         (order_by_advice(lambda jobs, view: jobs.advice["urgency"]), "dtype float64; whole numbers"),
         (order_by_advice(lambda jobs, view: jobs.advice["price"]), "raised KeyError: 'price'"),
         (Policy("score/1", score=zeros, reads_advice=("price",)), "score/1 has no reads_advice.*score/2"),
+        (Policy("score/1", score=zeros, reads_preference=True), "score/1 has no reads_preference.*score/2"),
+        (
+            Policy("score/2", score=lambda asked, view: np.full(view.rows, len(asked.near)), reads_preference=True),
+            r"the score 2 for row \d+, which can hold the request; 0..1",
+        ),
         (Policy("score/2", score=zeros, reads_advice=("Price",)), "'Price' is not a name for a kind"),
         (Policy("score/2", score=zeros, reads_advice=["price"]), "must be a tuple of at most 16 kinds"),
         (domain_score(lambda gang, view, domains: np.ones(view.rows)), r"score\(\), case \d+ .*; \(\d+,\) is needed"),

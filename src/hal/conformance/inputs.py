@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from hal.core.interfaces.domain_score import DomainView, Gang, sums
 from hal.core.interfaces.labels import Labels
-from hal.core.interfaces.policy import Advice, BucketView, JobView, NodeView, Owner, Request, RunView
+from hal.core.interfaces.policy import Advice, BucketView, JobView, Near, NodeView, Owner, Request, RunView
 from hal.core.kernels.structures.layout import INF
 from hal.core.model import JobSpec, spec_from_plain
 from hal.core.model.job import MAX_PRIORITY
@@ -226,6 +226,15 @@ def request(chance: np.random.Generator) -> Request:
     amounts[0] = max(int(amounts[0]), 1)
     amounts[1:][chance.random(2) < 0.4] = 0
     return Request(amounts=read_only(amounts), wanted=tuple(np.flatnonzero(amounts).tolist()))
+
+
+def preferring(asked: Request, chance: np.random.Generator) -> Request:
+    """The same request of a job that prefers something, or nothing."""
+    near = tuple(
+        Near(str(chance.choice(("app=web", "app/tier=db"))), str(chance.choice((*_LEVELS, "node"))), float(weight))
+        for weight in np.round(chance.uniform(-1, 1, int(chance.integers(0, 3))), 2)
+    )
+    return Request(asked.amounts, asked.wanted, str(chance.choice(("", *_LEVELS))), near)
 
 
 def gang(chance: np.random.Generator) -> Gang:

@@ -28,6 +28,8 @@ def check_score(policy: Score, *, seed: int = 0) -> None:
     score = Asking(info.name, "score")
     for case, count in enumerate(inputs.lengths(chance)):
         view, asked = inputs.nodes(count, chance, info.reads_advice), inputs.request(chance)
+        if info.reads_preference:
+            asked = inputs.preferring(asked, chance)
         score.about(f"case {case} of seed {seed}, {count} rows")
         whole = score.column(partial(policy.score, asked, view), count, "iuf")
         if not np.isfinite(whole).all():

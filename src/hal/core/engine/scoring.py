@@ -9,11 +9,11 @@ from typing import Final
 
 import numpy as np
 
-from hal.core.engine.classes import ClassSpec
 from hal.core.engine.plugins.answers import scores_of
 from hal.core.engine.state import State
 from hal.core.engine.tables.advice import Floats
-from hal.core.engine.views import advice_on_nodes, node_view, request_of
+from hal.core.engine.views import advice_on_nodes, node_view, preferring_request, request_of
+from hal.core.interfaces.policy import Request
 from hal.core.interfaces.score import Score
 from hal.core.kernels.nodes.rows import follow_rows
 from hal.core.kernels.structures import layout as L
@@ -34,34 +34,51 @@ def score_nodes(state: State) -> None:
     score, plugins = state.plugins.score, state.plugins
     assert score is not None
     rows = len(state.nodes.names)
-    if plugins.scored_at < 0 or len(plugins.scored_shapes) > MOST_LINES_KEPT + 2 * len(state.catalogue.shape_ids):
+    if plugins.scored_at < 0 or len(plugins.scored_shapes) > _most_lines(state):
         state.catalogue.shapes[:, L.S_SCORES] = -1
-        plugins.scored_shapes = []
+        state.catalogue.classes[:, L.C_SCORES] = 0
+        plugins.scored_shapes, plugins.scored_classes = [], []
         _note_advice(state, advice_on_nodes(state, score.info.reads_advice))
         follow_rows(state.at)
     elif score.info.reads_free and plugins.scored_shapes:
         touched = _touched_rows(state)
         if touched.shape[0]:
             view = node_view(state, touched, score.info.reads_advice)
-            for line, shape in enumerate(plugins.scored_shapes):
-                if state.catalogue.shapes[shape, L.S_SCORES] != line:
-                    continue  # its place belongs to another shape now
-                state.scratch.scores[line, touched] = scores_of(score, request_of(state, _spec(state, shape)), view)
+            for line in range(len(plugins.scored_shapes)):
+                if _is_current(state, line):
+                    state.scratch.scores[line, touched] = scores_of(score, _request(state, line), view)
             _touch(state, touched)
     plugins.scored_at = int(state.ticks[L.TICK_TOUCHED])
-    buckets = state.work.active[: int(state.meta[L.M_ACTIVE])]
-    waiting = np.unique(state.catalogue.classes[state.work.buckets[buckets, L.B_CLASS], L.C_SHAPE])
-    fresh = waiting[state.catalogue.shapes[waiting, L.S_SCORES] < 0].tolist()
+    fresh = _fresh(state, score.info.reads_preference)
     if not fresh:
         return
     state.room_for_scores(len(plugins.scored_shapes) + len(fresh))
     view = node_view(state, reads=score.info.reads_advice)
-    for shape in fresh:
+    for shape, class_id in fresh:
         line = len(plugins.scored_shapes)
-        state.scratch.scores[line, :rows] = scores_of(score, request_of(state, _spec(state, shape)), view)
-        state.catalogue.shapes[shape, L.S_SCORES] = line
-        state.catalogue.shapes[shape, L.S_FOLLOWED] = -1
         plugins.scored_shapes.append(shape)
+        plugins.scored_classes.append(class_id)
+        state.scratch.scores[line, :rows] = scores_of(score, _request(state, line), view)
+        if class_id >= 0:
+            state.catalogue.classes[class_id, L.C_SCORES] = line + 1
+        else:
+            state.catalogue.shapes[shape, L.S_SCORES] = line
+            state.catalogue.shapes[shape, L.S_FOLLOWED] = -1
+
+
+def _fresh(state: State, preferences: bool) -> list[tuple[int, int]]:
+    """Shapes that wait and were not asked about, each with -1, and, with `preferences`, so classes that prefer
+    something."""
+    catalogue = state.catalogue
+    buckets = state.work.active[: int(state.meta[L.M_ACTIVE])]
+    classes = np.unique(state.work.buckets[buckets, L.B_CLASS])
+    table = catalogue.classes[classes]
+    shapes = np.unique(table[:, L.C_SHAPE])
+    fresh = [(shape, -1) for shape in shapes[catalogue.shapes[shapes, L.S_SCORES] < 0].tolist()]
+    if preferences and state.meta[L.M_PREFERS]:
+        some = (table[:, L.C_PREFERENCE] != 0) & (table[:, L.C_SCORES] == 0)
+        fresh += zip(table[some, L.C_SHAPE].tolist(), classes[some].tolist(), strict=True)
+    return fresh
 
 
 def read_advice(state: State) -> bool:
@@ -81,10 +98,9 @@ def read_advice(state: State) -> bool:
     left = SCORES_A_SLICE
     while plugins.outdated_lines and left > 0:
         line = plugins.outdated_lines.pop()
-        shape = plugins.scored_shapes[line]
-        if state.catalogue.shapes[shape, L.S_SCORES] == line:
-            state.scratch.scores[line, nodes] = scores_of(score, request_of(state, _spec(state, shape)), view)
-            state.catalogue.shapes[shape, L.S_FOLLOWED] = -1
+        if _is_current(state, line):
+            state.scratch.scores[line, nodes] = scores_of(score, _request(state, line), view)
+            state.catalogue.shapes[plugins.scored_shapes[line], L.S_FOLLOWED] = -1
             left -= max(nodes.shape[0], SCORES_A_CALL)
     return bool(plugins.outdated_lines)
 
@@ -115,10 +131,25 @@ def _note_advice(state: State, now: dict[str, Floats]) -> None:
     plugins.outdated_lines = []
 
 
-def _spec(state: State, shape: int) -> ClassSpec:
-    spec = state.catalogue.shape_specs[shape]
+def _most_lines(state: State) -> int:
+    kinds = len(state.catalogue.shape_ids) + (len(state.catalogue.class_ids) if state.meta[L.M_PREFERS] else 0)
+    return MOST_LINES_KEPT + 2 * kinds
+
+
+def _is_current(state: State, line: int) -> bool:
+    """Whether the shape or class of a line is what it was asked about; else its number belongs to another one now."""
+    shape, class_id = state.plugins.scored_shapes[line], state.plugins.scored_classes[line]
+    if class_id >= 0:
+        return bool(state.catalogue.classes[class_id, L.C_SCORES] == line + 1)
+    return bool(state.catalogue.shapes[shape, L.S_SCORES] == line)
+
+
+def _request(state: State, line: int) -> Request:
+    """What a line is about."""
+    shape, class_id = state.plugins.scored_shapes[line], state.plugins.scored_classes[line]
+    spec = state.catalogue.class_specs[class_id] if class_id >= 0 else state.catalogue.shape_specs[shape]
     assert spec is not None
-    return spec
+    return preferring_request(state, spec) if class_id >= 0 else request_of(state, spec)
 
 
 def _touched_rows(state: State) -> Ints:

@@ -19,7 +19,7 @@ from hal.core.engine.state import State
 from hal.core.engine.tables.accounts import LedgerName
 from hal.core.engine.tables.advice import Floats
 from hal.core.interfaces.labels import Labels
-from hal.core.interfaces.policy import BucketView, JobView, NodeView, Request, RunView
+from hal.core.interfaces.policy import BucketView, JobView, Near, NodeView, Request, RunView
 from hal.core.kernels.preemption.node_prices import MOST_ELAPSED_MS, MOST_LOST, WEIGHT_OF_A_NODE
 from hal.core.kernels.rules.ledgers import ask_of
 from hal.core.kernels.structures import layout as L
@@ -27,6 +27,8 @@ from hal.core.kernels.structures.arrays import Amounts, Ints, Records
 from hal.core.kernels.structures.jit import plain
 from hal.core.model.advice import KeySpace
 
+HUNDREDTHS: Final = 100
+"""Of a score, in which a class says how much it likes to be near other work."""
 Kinds: TypeAlias = tuple[str, ...]
 """Kinds of advice, by name."""
 PENDING: Final = np.dtype(
@@ -295,6 +297,15 @@ def request_of(state: State, spec: ClassSpec) -> Request:
         if amount:
             amounts[state.nodes.resources.index(name)] = amount
     return Request(amounts=amounts, wanted=tuple(np.flatnonzero(amounts).tolist()))
+
+
+def preferring_request(state: State, spec: ClassSpec) -> Request:
+    """The same with what the class prefers."""
+    request, preference = request_of(state, spec), spec.preference
+    if preference is None:
+        return request
+    near = (Near(one.term.label.partition(" ")[2], one.term.level, one.weight / HUNDREDTHS) for one in preference.near)
+    return Request(request.amounts, request.wanted, preference.spread, tuple(near))
 
 
 def pending(state: State) -> Records:

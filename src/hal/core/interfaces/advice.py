@@ -19,7 +19,9 @@ MAX_KINDS_READ: Final = 16
 
 
 def declaration_fault(info: PolicyInfo) -> str:
-    """What is wrong with `info.reads_advice`; '' if nothing is."""
+    """What is wrong with what a policy says that it reads; '' if nothing is."""
+    if info.reads_preference and info.interface != score.INTERFACE:
+        return f"{info.interface} has no reads_preference: what a job prefers is read by {score.INTERFACE}"
     reads = info.reads_advice
     if not isinstance(reads, tuple) or len(reads) > MAX_KINDS_READ or len(set(reads)) < len(reads):
         return f"reads_advice must be a tuple of at most {MAX_KINDS_READ} kinds, each once, and is {reads!r}"

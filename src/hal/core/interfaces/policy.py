@@ -23,12 +23,14 @@ class PolicyInfo(msgspec.Struct, frozen=True):
 
     reads_free: a Score reads `NodeView.free`, so that its scores hold for one slice only.
     reads_advice: kinds of advice that it reads, at most 16; for score/2 and order/3.
+    reads_preference: a Score reads `Request.spread` and `near`; for score/2.
     """
 
     name: str
     interface: str
     reads_free: bool = False
     reads_advice: tuple[str, ...] = ()
+    reads_preference: bool = False
 
 
 Advice: TypeAlias = Mapping[str, NDArray[np.float64]]
@@ -141,8 +143,23 @@ class NodeView(msgspec.Struct, frozen=True):
     """For a Score: of kinds whose keys are nodes. NaN for kinds with other keys."""
 
 
+class Near(msgspec.Struct, frozen=True):
+    """Work that a job would be beside: a label (`KEY=VALUE`) of its user's work, and the level of the topology on which
+    it would be in one domain with it, or "node". weight: negative where it would rather be away from it."""
+
+    label: str
+    level: str
+    weight: float
+
+
 class Request(msgspec.Struct, frozen=True):
-    """What an attempt uses on one node: amounts by resource index, shape (R,), base units."""
+    """What an attempt uses on one node: amounts by resource index, shape (R,), base units.
+
+    For a Score that declares `reads_preference`, what the job prefers: spread: the level over whose domains, "" = none;
+    near: other work.
+    """
 
     amounts: NDArray[np.int64]
     wanted: tuple[int, ...]
+    spread: str = ""
+    near: tuple[Near, ...] = ()

@@ -57,6 +57,8 @@ def offsets_of(order: Order, buckets: BucketView, view: ClusterView, now_ms: int
 def scores_of(score: Score, request: Request, view: NodeView) -> Ints:
     """The score of each row in units of 1e-6, cut to 0..1. Raises PolicyFault unless each row has a real number."""
     policy = _Asked("score", score.info.name)
+    if not score.info.reads_preference:
+        request = replace(request, spread="", near=())
     said = _said(policy, "score", lambda: score.score(_read_only(request), _read_only(view)))
     answer = _column(said, view.rows, policy, "score", "iuf")
     if np.isnan(answer).any():

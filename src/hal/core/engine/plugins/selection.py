@@ -36,6 +36,8 @@ class Plugins:
         """By filter and shape key what it said last, by node: all that counts of one that has failed since."""
         self.scored_shapes: list[int] = []
         """By line of `scores`: the shape that the score plugin was asked about."""
+        self.scored_classes: list[int] = []
+        """By line of `scores`: the class that it was asked about, with what it prefers; -1 = the shape alone."""
         self.scored_at = -1
         """TICK_TOUCHED when it was last asked; -1 = all answers are out of date."""
         self.reads_advice: frozenset[str] = frozenset()

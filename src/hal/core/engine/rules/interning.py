@@ -111,6 +111,7 @@ def _forget_classes(state: State, keep: set[int]) -> bool:
         if class_id not in live:
             del catalogue.class_ids[key]
             catalogue.class_specs[class_id] = None
+            catalogue.classes[class_id, L.C_SCORES] = 0
             catalogue.class_free.append(class_id)
     used = {key[0] for key in catalogue.class_ids}
     for shape_key, shape in list(catalogue.shape_ids.items()):

@@ -17,7 +17,7 @@ from hal.core.engine.plugins.answers import scores_of
 from hal.core.engine.policies import AUTO, PLACEMENT_KERNELS
 from hal.core.engine.state import State
 from hal.core.engine.typical_work import note_typical_work
-from hal.core.engine.views import node_view, request_of, rows_of_run
+from hal.core.engine.views import node_view, preferring_request, rows_of_run
 from hal.core.engine.why.foresight import first_entries
 from hal.core.engine.why.scored_domains import ScoredDomain, score_of_domains
 from hal.core.kernels.passes.node_scores import SCORE_ONE, WEIGHED, weigh
@@ -88,7 +88,9 @@ def score_of_nodes(state: State, job: int, limit: int) -> ScoredNodes:
     there = np.flatnonzero(weighed[0, :rows] >= 0)
     score = state.plugins.score
     if score is not None and placement < 0:
-        weighed[0, :rows] = scores_of(score, request_of(state, spec), node_view(state, reads=score.info.reads_advice))
+        weighed[0, :rows] = scores_of(
+            score, preferring_request(state, spec), node_view(state, reads=score.info.reads_advice)
+        )
     parts = {PLACEMENT: weighed[0, :rows].copy()}
     if spec.preference is not None and spec.preference.near:
         parts["affinity"] = state.catalogue.favours[state.catalogue.classes[class_id, L.C_PREFERENCE], :rows]

@@ -26,6 +26,7 @@ from hal.core.kernels.structures.layout import (
     B_CLASS,
     B_OWNER,
     C_PREFERENCE,
+    C_SCORES,
     CHOICE_AHEAD,
     CHOICE_BESIDE,
     CHOICE_HEAD,
@@ -53,6 +54,7 @@ from hal.core.kernels.structures.layout import (
     PASS_SPREAD_LEVEL,
     PASS_SPREAD_STARTS,
     PASS_STARTS,
+    PLACE_PLUGIN,
     R_JOB,
     R_NODES,
     R_PIECE,
@@ -99,6 +101,9 @@ def preferred_rank(t: Tables, entry: int, tier: int, node: int, shape: int, reso
     if placement < 0:
         placement = t.meta[M_PLACEMENT]
     score = score_by(t, placement, node, shape, resources)
+    line = t.classes[t.buckets[t.entries[entry, E_BUCKET], B_CLASS], C_SCORES]
+    if placement == PLACE_PLUGIN and line != 0:
+        score = t.scores[line - 1, node]
     return int(tier * FAR - score - t.favours[own, node] - t.favours[queue, node])
 
 

@@ -430,8 +430,8 @@ class ScratchTables(Group, group="scratch"):
     """What a pass writes down for itself, and what placement keeps of nodes from one pass to the next."""
 
     scores: Table = table(
-        SCORED_SHAPES, NODES, row="S_SCORES of a shape, node", holds="a score plugin's answer, 1e-6",
-        invariant="0..1_000_000; zero beyond the nodes that there are",
+        SCORED_SHAPES, NODES, row="S_SCORES of a shape, or C_SCORES - 1 of a class; node",
+        holds="a score plugin's answer, 1e-6", invariant="0..1_000_000; zero beyond the nodes that there are",
     )  # fmt: skip
     domain_scores: Table = table(
         SCORED_GANGS, DOMAINS, growth=SCRATCH, row="line of a bucket, domain",

@@ -174,6 +174,7 @@ C_REFS: Final = 2  # buckets
 C_MOVABLE: Final = 3  # 1 = its running work may be moved for a gang
 C_AFFINE: Final = 4  # 1 = a term of affinity is its own, or names it; 2 = only a preferred one
 C_PREFERENCE: Final = 5  # what it prefers, 0 = nothing
+C_SCORES: Final = 6  # 1 + its line of a plugin's scores that depend on what it prefers, 0 = it has none
 CLASS_SIZE: Final = 8
 
 S_FIT: Final = 0  # nodes where it fits now; of those in one domain the most, where its nodes must be in one
