@@ -89,8 +89,11 @@ def set_id(state: State, spec: ClassSpec) -> int:
     catalogue.set_ids[key] = cset
     state.admit(range(len(nodes.names)), cset, spec)
     nodes.allowed[cset, : masks.shape[0]] &= masks
+    catalogue.changes += 1
     nodes.unparted.pop(cset, None)
+    asked = nodes.asked
     _keep(state, range(len(nodes.names)), cset, spec)
+    nodes.asked = asked  # what others are kept from is as before
     return cset
 
 
@@ -117,6 +120,7 @@ def _keep(state: State, some: range | list[int], cset: int, spec: ClassSpec) -> 
     at = slice(some.start, some.stop) if isinstance(some, range) else some
     kept[at] = state.nodes.allowed[cset, at]
     state.nodes.unparted[cset] = kept
+    state.nodes.asked = None
     state.meta[L.M_PARTED] = 1
 
 
@@ -140,7 +144,8 @@ def use_filters(state: State, filters: list[Filter], stopped: frozenset[str]) ->
         if key[0] in named and (key[0] in stopped or key[1] in catalogue.shape_ids)
     }
     catalogue.sets, catalogue.set_ids, catalogue.set_free = catalogue.sets[:1], {(): 0}, []
-    state.nodes.unparted, state.nodes.parted = {}, set()
+    state.nodes.unparted, state.nodes.parted, state.nodes.asked = {}, set(), None
+    catalogue.changes += 1
     state.meta[L.M_CSETS] = 1
     for shape, spec in shapes:
         catalogue.shapes[shape, L.S_CSET] = set_id(state, spec)

@@ -1,20 +1,23 @@
 """Affinity: which nodes work is kept from by what runs there, its own terms and those of others, and which it prefers.
 
 Pure. A term names a label of work and a level: the work is in no domain of it (`apart`, which holds in both directions)
-or only in such (`together`). What runs is counted again when an attempt that matters to somebody has come or gone:
-O(running attempts, and nodes for each term), in whole columns. The result is taken from `allowed`, so that whatever
-asks which nodes a class may use, now or later, asks the same. Preferred terms add to the scores of nodes instead.
-Nothing is asked where no term names any work.
+or only in such (`together`). When an attempt that matters to somebody has come or gone, what runs is compared with
+what ran, in whole columns, and only those are asked again whom the difference concerns: O(running attempts with labels
+or terms, and nodes for each constraint set that is concerned). Nodes that change ask all again. The result is taken
+from `allowed`, so that whatever asks which nodes a class may use, now or later, asks the same. Preferred terms add to
+the scores of nodes instead. Nothing is asked where no term names any work.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
 
 from hal.core.engine.classes import NODE, ClassSpec, Preference, Term
 from hal.core.engine.state import State
+from hal.core.engine.tables.terms import Asked, Kinds
 from hal.core.kernels.passes.node_scores import SCORE_ONE
 from hal.core.kernels.structures import layout as L
 from hal.core.kernels.structures.arrays import Ints, Mask
@@ -29,25 +32,66 @@ class Held(NamedTuple):
     begun: Mask
     """False: it is a claim, of which nothing runs yet."""
 
+    def keys(self, rows: int) -> Ints:
+        """A number for each that differs, ascending. rows: of nodes."""
+        return np.unique((self.sets * rows + self.nodes) * 2 + self.begun)
+
 
 def part_nodes(state: State) -> None:
     """Take from `allowed` the nodes that affinity keeps work from as things are now (end of `apply`)."""
     state.meta[L.M_PARTED] = 0
-    social = {cset: spec for cset, spec in enumerate(state.catalogue.sets) if spec is not None and spec.is_social}
-    affine = _affine(social)
-    liking = {row: preference for preference, row in state.catalogue.preference_ids.items() if preference.near}
-    liked = _liked(social, liking)
-    _note_classes(state, affine, liked, liking)
-    nodes = state.nodes
-    again = sorted(affine.keys() | nodes.parted)  # no others can have been parted, or be now
-    nodes.parted = set(affine)
-    if not again and not liking:
+    nodes, catalogue = state.nodes, state.catalogue
+    before = nodes.asked
+    if before is not None and before.version == catalogue.changes:
+        kinds = before.kinds
+    else:
+        kinds = Kinds(catalogue.sets, catalogue.preference_ids)
+    _note_classes(state, kinds)
+    if not (kinds.affine or kinds.liking or nodes.parted):
+        nodes.asked = None
         return
-    near = _Near(state, liked | affine)
-    for row, preference in liking.items():
-        _favour(state, near, row, preference)
+    rows = len(nodes.names)
+    held = _held(state)
+    now = Asked(kinds, catalogue.changes, nodes.changes, rows, held.keys(rows))
+    nodes.asked = now
+    near = _Near(state, kinds, held)
+    if before is None or (before.nodes, before.rows) != (now.nodes, rows):
+        again = kinds.affine.keys() | nodes.parted  # no others can have been parted, or be now
+        favoured: Iterable[int] = kinds.liking
+    else:
+        again, favoured = _concerned(before, now)
+    nodes.parted = set(kinds.affine)
+    for row in favoured:
+        _favour(state, near, row, kinds.liking[row])
     if again:
-        _part(state, near, affine, again)
+        _part(state, near, kinds.affine, sorted(again))
+
+
+def _concerned(before: Asked, now: Asked) -> tuple[set[int], list[int]]:
+    """The constraint sets, and the rows of preferences, whose answers may differ from those before."""
+    differ = np.unique(np.setxor1d(before.held, now.held, assume_unique=True) // (2 * now.rows)).tolist()
+    others = set(differ)
+    old, new = before.kinds, now.kinds
+    if old is not new:
+        for earlier, later in ((old.affine, new.affine), (old.liked, new.liked)):
+            others |= {cset for cset in earlier.keys() | later.keys() if earlier.get(cset) is not later.get(cset)}
+    again = set(others)
+    labels: set[str] = set()
+    for cset in others:
+        for kinds in (old, new):
+            spec = kinds.spec_of(cset)
+            if spec is not None:
+                labels.update(spec.labels)
+                for term in spec.apart:
+                    again.update(new.labelled.get(term.label, ()))
+    for label in labels:
+        again.update(new.namers.get(label, ()))
+    favoured = [
+        row
+        for row, preference in new.liking.items()
+        if old.liking.get(row) is not preference or any(like.term.label in labels for like in preference.near)
+    ]
+    return again & (old.affine.keys() | new.affine.keys()), favoured
 
 
 def _part(state: State, near: _Near, affine: dict[int, ClassSpec], again: list[int]) -> None:
@@ -72,20 +116,6 @@ def _part(state: State, near: _Near, affine: dict[int, ClassSpec], again: list[i
         _follow(state, sets, changed)
 
 
-def _affine(social: dict[int, ClassSpec]) -> dict[int, ClassSpec]:
-    """Of these sets the ones with terms, and those that a term names."""
-    named = {term.label for spec in social.values() for term in (*spec.apart, *spec.together)}
-    return {
-        cset: spec for cset, spec in social.items() if spec.apart or spec.together or not named.isdisjoint(spec.labels)
-    }
-
-
-def _liked(social: dict[int, ClassSpec], liking: dict[int, Preference]) -> dict[int, ClassSpec]:
-    """Of these sets those that a preferred term names."""
-    named = {like.term.label for preference in liking.values() for like in preference.near}
-    return {cset: spec for cset, spec in social.items() if not named.isdisjoint(spec.labels)} if named else {}
-
-
 def _favour(state: State, near: _Near, row: int, preference: Preference) -> None:
     """Work out what a preference adds to the score of each node as things are now."""
     favour = np.zeros(len(state.nodes.names), np.int64)
@@ -94,20 +124,15 @@ def _favour(state: State, near: _Near, row: int, preference: Preference) -> None
     state.catalogue.favours[row, : favour.shape[0]] = favour
 
 
-def _note_classes(
-    state: State, affine: dict[int, ClassSpec], liked: dict[int, ClassSpec], liking: dict[int, Preference]
-) -> None:
+def _note_classes(state: State, kinds: Kinds) -> None:
     """Tell kernels which classes terms concern, and which ones preferred terms alone."""
     catalogue = state.catalogue
-    flags = np.zeros(len(catalogue.sets), np.int64)
-    flags[list(liked)] = 2
-    flags[list(affine)] = 1
     classes = catalogue.classes[: len(catalogue.class_specs)]
-    classes[:, L.C_AFFINE] = flags[catalogue.shapes[classes[:, L.C_SHAPE], L.S_CSET]]
-    if liking:
-        rather = np.isin(classes[:, L.C_PREFERENCE], list(liking)) & (classes[:, L.C_AFFINE] == 0)
+    classes[:, L.C_AFFINE] = kinds.flags[catalogue.shapes[classes[:, L.C_SHAPE], L.S_CSET]]
+    if kinds.liking:
+        rather = np.isin(classes[:, L.C_PREFERENCE], list(kinds.liking)) & (classes[:, L.C_AFFINE] == 0)
         classes[rather, L.C_AFFINE] = 2
-    state.meta[L.M_AFFINE] = int(bool(affine or liking))
+    state.meta[L.M_AFFINE] = int(bool(kinds.affine or kinds.liking))
 
 
 def _held(state: State) -> Held:
@@ -132,38 +157,30 @@ def _held(state: State) -> Held:
 class _Near:
     """What is near to all that is held: each question is answered once, whoever asks it."""
 
-    def __init__(self, state: State, affine: dict[int, ClassSpec]) -> None:
+    def __init__(self, state: State, kinds: Kinds, held: Held) -> None:
         self._state = state
-        self._held = _held(state)
-        self._labelled: dict[str, list[int]] = {}
-        self._by_term: dict[Term, list[int]] = {}
-        self._terms: dict[str, list[Term]] = {}
+        self._kinds = kinds
+        order = np.argsort(held.sets, kind="stable")
+        self._held = Held(held.sets[order], held.nodes[order], held.begun[order])
         self._known: dict[tuple[str | Term, str], Mask] = {}
-        for cset, spec in affine.items():
-            for label in spec.labels:
-                self._labelled.setdefault(label, []).append(cset)
-            for term in spec.apart:
-                if term not in self._by_term:
-                    self._terms.setdefault(term.label, []).append(term)
-                self._by_term.setdefault(term, []).append(cset)
 
     def parted(self, spec: ClassSpec) -> Mask:
         """The nodes that affinity keeps a class from."""
         away: Mask = np.zeros(len(self._state.nodes.names), np.bool_)
         for term in spec.apart:
-            away |= self._around(term.label, term.level, self._labelled.get(term.label, []))
+            away |= self._around(term.label, term.level, self._kinds.labelled.get(term.label, []))
         for label in spec.labels:
-            for term in self._terms.get(label, []):
-                away |= self._around(term, term.level, self._by_term[term])
+            for term in self._kinds.apart_from.get(label, []):
+                away |= self._around(term, term.level, self._kinds.by_term[term])
         for term in spec.together:
-            there = self._nodes(self._labelled.get(term.label, []), begun=True)
+            there = self._nodes(self._kinds.labelled.get(term.label, []), begun=True)
             if there.size or term.label not in spec.labels:
                 away |= ~_near(self._state, there, term.level)
         return away
 
     def beside(self, term: Term, *, begun: bool) -> Mask:
         """The nodes in a domain with work that a term names; `begun`: with such as runs already."""
-        return _near(self._state, self._nodes(self._labelled.get(term.label, []), begun=begun), term.level)
+        return _near(self._state, self._nodes(self._kinds.labelled.get(term.label, []), begun=begun), term.level)
 
     def _around(self, what: str | Term, level: str, csets: list[int]) -> Mask:
         known = self._known.get((what, level))
@@ -173,10 +190,13 @@ class _Near:
 
     def _nodes(self, csets: list[int], *, begun: bool = False) -> Ints:
         """The nodes that work of these sets holds; `begun`: that runs there."""
-        asked: Mask = np.zeros(len(self._state.catalogue.sets), np.bool_)
-        asked[csets] = True
-        mine = asked[self._held.sets]
-        return self._held.nodes[mine & self._held.begun if begun else mine]
+        held = self._held
+        asked = np.array(csets, np.int64)
+        starts, ends = held.sets.searchsorted(asked), held.sets.searchsorted(asked, side="right")
+        parts = [slice(start, end) for start, end in zip(starts.tolist(), ends.tolist(), strict=True) if start < end]
+        if not parts:
+            return np.zeros(0, np.int64)
+        return np.concatenate([held.nodes[part][held.begun[part]] if begun else held.nodes[part] for part in parts])
 
 
 def _near(state: State, nodes: Ints, level: str) -> Mask:

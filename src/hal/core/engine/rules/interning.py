@@ -141,6 +141,7 @@ def _forget_classes(state: State, keep: set[int]) -> bool:
             catalogue.sets[cset] = None
             state.nodes.unparted.pop(cset, None)
             catalogue.set_free.append(cset)
+            catalogue.changes += 1
     return True
 
 

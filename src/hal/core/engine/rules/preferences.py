@@ -34,6 +34,7 @@ def preference_id(state: State, preference: Preference | None) -> int:
         if row >= catalogue.preferences.shape[0]:
             state.make_room({PREFERENCES: 2 * row})
     catalogue.preference_ids[preference] = row
+    catalogue.changes += 1
     catalogue.favours[row] = 0
     catalogue.preferences[row] = 0
     catalogue.preferences[row, L.LIKE_SPREAD] = _spread_over(state, preference.spread)
@@ -84,3 +85,4 @@ def _forget(state: State) -> None:
             del catalogue.preference_ids[preference]
             catalogue.preference_specs[row] = None
             catalogue.preference_free.append(row)
+            catalogue.changes += 1

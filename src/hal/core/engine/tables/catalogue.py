@@ -22,6 +22,8 @@ class Catalogue(CatalogueTables):
         """Constraint set by requirements, booking, and the shape where filters look at it."""
         self.set_free: list[int] = []
         """Constraint sets to be used again."""
+        self.changes = 0
+        """Counts constraint sets and preferences that came and went."""
         self.shape_ids: dict[tuple[Any, ...], int] = {}
         """Shape by `ClassSpec.shape_key`."""
         self.shape_specs: list[ClassSpec | None] = []

@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 
 from hal.core.engine.classes import ClassSpec
+from hal.core.engine.tables.terms import Asked
 from hal.core.kernels.structures import layout as L
 from hal.core.kernels.structures.arrays import Allowed
 from hal.core.kernels.structures.declaration import Room
@@ -36,6 +37,8 @@ class Nodes(NodeTables):
         are replaced, never changed in place."""
         self.parted: set[int] = set()
         """Constraint sets from which terms of affinity may have taken nodes. Replaced, never changed in place."""
+        self.asked: Asked | None = None
+        """What `parted` was last worked out from; None: all is to be asked again. Replaced, never changed in place."""
         self.health: list[str] = []
         """By node index: a value of `events.Health`."""
         self.withheld: dict[int, dict[int, int]] = {}
