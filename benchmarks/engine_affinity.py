@@ -63,7 +63,8 @@ def measure(labels: int) -> None:
                 ended[name] = run[name]
         more = range(RUNNING + at, RUNNING + at + 1)
         submissions.append(timed(lambda more=more: submit(state, more, labels)))  # type: ignore[misc]
-        ends.append(timed(lambda event=AttemptsEnded(ended): apply(state, event)))  # type: ignore[misc]
+        event = AttemptsEnded(ended)
+        ends.append(timed(lambda event=event: apply(state, event)))  # type: ignore[misc]
         passes.append(timed(lambda at=at: run_pass(state, MINUTE_MS + at + 1)))  # type: ignore[misc]
     emit(
         f"affinity-{labels}-labels", 1e3 * median(ends), "ms", TURN_MS, pass_ms=round(1e3 * median(passes), 3),
