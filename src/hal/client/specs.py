@@ -64,6 +64,9 @@ class JobOptions(TypedDict, total=False):
     """More resources per node, by name."""
     nodes: int
     """Distinct nodes that each task holds at once."""
+    groups: Sequence[Mapping[str, Any]]
+    """Several kinds of nodes that start together: {'name': 'gpu', 'nodes': 4, 'cpus': 8, 'memory': '64GiB', 'gpus': 8},
+    and perhaps 'request', 'constraints' and 'command', for each kind."""
     extensions: int
     """Further tasks on one node each, that run only beside these nodes and leave first; of an array, how many of its
     tasks leave first."""
@@ -225,7 +228,9 @@ def spec_from_options(
         plain["ship"] = _shipped(_text(given["ship"], "ship"), workdir)
     if "collect" in given:
         plain["collect"] = listed(given["collect"])
-    if given.get("ranks_per_node") and given.get("nodes", 1) != 1:
+    if "groups" in given:
+        plain["groups"] = [_group(one) for one in listed(given["groups"])]
+    if given.get("ranks_per_node") and (given.get("nodes", 1) != 1 or "groups" in given):
         plain.setdefault("first_node", True)
     kind = ""
     if isinstance(given.get("gpus"), str):
@@ -278,6 +283,33 @@ def spec_from_options(
     if "deadline" in given:
         plain["deadline_ms"] = instant_ms(given["deadline"], "deadline")
     return spec_from_plain({key: _as_plain(value) for key, value in plain.items()})
+
+
+_OF_GROUP = frozenset({"name", "nodes", "cpus", "memory", "gpus", "request", "constraints", "command"})
+
+
+def _group(given: Any) -> dict[str, Any]:
+    """One kind of nodes, as in a spec."""
+    if not isinstance(given, Mapping):
+        raise SpecError(f"groups: expected a mapping, got {given!r}", hint="such as {'name': 'gpu', 'nodes': 4}")
+    for key in given:
+        if key not in _OF_GROUP:
+            raise SpecError(f"groups: '{shown(key)}' is not known", hint=f"a group has {', '.join(sorted(_OF_GROUP))}")
+    plain: dict[str, Any] = {key: given[key] for key in ("name", "nodes") if key in given}
+    kind = ""
+    if isinstance(given.get("gpus"), str):
+        kind, amounts = gpus_asked(given["gpus"])
+        given = with_gpus(given, amounts)
+    if request := _request(given):
+        plain["request"] = request
+    constraints = listed(given["constraints"]) if "constraints" in given else []
+    if kind:
+        constraints = [*constraints, f"{GPU_LABEL}.{kind}"]
+    if constraints:
+        plain["constraints"] = constraints
+    if "command" in given:
+        plain["command"] = _words(given["command"])
+    return {"name": "", **plain}
 
 
 def _words(command: str | Sequence[str]) -> list[str]:

@@ -83,9 +83,11 @@ class Texts:
 
 
 class _Asked(Struct, frozen=True):
-    """The fields of a spec from which the engine's class, QOS and deadline follow, and whether it is an array."""
+    """The fields of a spec from which the engine's class, QOS and deadline follow, and whether it is an array, or
+    has groups of nodes, each of which is a task to the engine."""
 
     array: Raw = Raw(b"")
+    groups: Raw = Raw(b"")
     request: Raw = Raw(b"")
     licences: Raw = Raw(b"")
     constraints: Raw = Raw(b"")
@@ -108,7 +110,7 @@ class _Asked(Struct, frozen=True):
 
     @property
     def is_array(self) -> bool:
-        return bytes(self.array) not in (b"", b"null")
+        return bytes(self.array) not in (b"", b"null") or bytes(self.groups) not in (b"", b"[]")
 
     def key(self) -> tuple[Any, ...]:
         return (

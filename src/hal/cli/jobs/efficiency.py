@@ -100,10 +100,14 @@ def efficiency(screen: Screen, job: str) -> None:
 def measured(info: JobInfo, attempts: Iterable[EndedAttemptInfo]) -> Efficiency:
     """Sum up the attempts of a job that ran."""
     from hal.cli.jobs.history_rows import cpu_ms_of
-    from hal.core.model import AttemptState
+    from hal.core.model import AttemptState, Resources
 
     cpu = info.request.get("cpu", 0) * info.nodes
     memory = info.request.get("memory", 0)
+    if groups := (info.spec or {}).get("groups"):
+        asked = [(Resources.parse(one["request"]), one.get("nodes", 1)) for one in groups]
+        cpu = sum(request.get("cpu", 0) * nodes for request, nodes in asked)
+        memory = max(request.get("memory", 0) for request, _ in asked)
     walltime = None if info.walltime is None else int(info.walltime)
     count = ran_ms = cpu_ms = most = longest = 0
     least: float | None = None

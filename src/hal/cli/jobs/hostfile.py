@@ -13,6 +13,7 @@ from hal.cli.jobs.launch import MAX_RANKS_HERE, ranks_asked
 from hal.cli.kit.command import command, pass_screen
 from hal.cli.kit.output_files import checked_output
 from hal.cli.kit.screen import Screen
+from hal.core.model.groups import GROUP_CPUS, GROUPS
 
 
 @command(
@@ -81,11 +82,24 @@ def slots_of(nodes: int, ranks: int | None, per_node: int | None, environ: Mappi
     cores."""
     if ranks is None and per_node is None:
         ranks, per_node = ranks_asked(environ)
+    if ranks is None and per_node is None and (of_groups := _cores_of_groups(environ)) and len(of_groups) == nodes:
+        return of_groups
     if ranks is None:
         each, more = per_node or _cores(environ), 0
     else:
         each, more = divmod(ranks, nodes)
     return [each + (at < more) for at in range(nodes)]
+
+
+def _cores_of_groups(environ: Mapping[str, str]) -> list[int]:
+    """Whole cores of the job on each node, where its nodes are of several groups; [] where they are not."""
+    found: list[int] = []
+    cores = environ.get(GROUP_CPUS, "").split(",")
+    for part, own in zip(environ.get(GROUPS, "").split(","), cores, strict=False):
+        nodes = part.rpartition(":")[2]
+        if nodes.isdecimal():
+            found += [_cores({"HAL_CPUS": own})] * int(nodes)
+    return found
 
 
 def _cores(environ: Mapping[str, str]) -> int:

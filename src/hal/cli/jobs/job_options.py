@@ -70,6 +70,13 @@ _JOB_OPTIONS = (
     ),
     click.option("--workers", is_flag=True, help="The array's tasks share work: exit code 0 says that none is left."),
     click.option(
+        "--group",
+        metavar="FIELDS",
+        multiple=True,
+        help="A kind of nodes, beside others that start with it: name=gpu,nodes=4,cpus=8,memory=64GiB,gpus=8. Fields: "
+        "name, nodes, cpus, memory, gpus, constraint, and last command=TEXT, which runs there instead. Repeatable.",
+    ),
+    click.option(
         "--first-node",
         is_flag=True,
         help="Run the command on the first of the nodes alone; it begins what runs on the others with `hal launch`.",
@@ -303,6 +310,8 @@ def options_of(given: Mapping[str, Any]) -> JobOptions:
     if isinstance(given["nodes"], str):
         least, most = map(int, given["nodes"].split(".."))
         out |= {"nodes": least, "extensions": most - least}
+    if given["group"]:
+        out["groups"] = [group_from(text) for text in given["group"]]
     if given["request"]:
         out["request"] = pairs("--request", given["request"])
     if given["after"]:
@@ -339,6 +348,35 @@ def options_of(given: Mapping[str, Any]) -> JobOptions:
         out["on_resize"] = given["on_resize"].upper().removeprefix("SIG")
     out["env"] = environment(given["env"], export_all=given["export_all"])
     return cast("JobOptions", out)
+
+
+def group_from(text: str) -> dict[str, Any]:
+    """A kind of nodes as `--group` has it.
+
+    Raises:
+        click.UsageError: it is malformed.
+    """
+    found: dict[str, Any] = {}
+    text, behind, command = text.partition("command=")
+    if behind and text and not text.endswith(","):
+        raise click.UsageError(f"--group: '{text}command=…' is not NAME=VALUE,NAME=VALUE")
+    if behind:
+        found["command"] = command
+    for part in filter(None, text.split(",")):
+        name, equals, value = part.partition("=")
+        if not equals or name not in {"name", "nodes", "cpus", "memory", "gpus", "constraint"}:
+            raise click.UsageError(
+                f"--group: '{part}' is not one of name, nodes, cpus, memory, gpus, constraint and command, each =VALUE"
+            )
+        if name == "nodes":
+            if not value.isdecimal() or not 0 < int(value) < 1_000_000:
+                raise click.UsageError(f"--group: nodes: '{value}' is not a number from 1 on")
+            found[name] = int(value)
+        elif name == "constraint":
+            found.setdefault("constraints", []).append(value)
+        else:
+            found[name] = value
+    return found
 
 
 _SERVICE_OPTIONS = ("restart", "restart_window", "port", "ready", "ready_interval")

@@ -38,6 +38,7 @@ OF_STEPS: Final = ("HAL_", "SLURM_", "PBS_")
     hal launch -n 8 --label ./solver        # eight ranks, their lines labelled
     hal launch --ranks-per-node 4 ./solver  # four on each node
     hal launch --node w2 -- nvidia-smi      # on one node
+    hal launch --group gpu ./solver         # on the nodes of one group
     hal launch --job 42 -- hostname         # into a running job, from outside
     """,
 )
@@ -51,6 +52,7 @@ OF_STEPS: Final = ("HAL_", "SLURM_", "PBS_")
 )
 @click.option("-N", "--nodes", type=click.IntRange(1), metavar="N", help="Use the first N nodes (default: all).")
 @click.option("--node", "named", metavar="NAME", multiple=True, help="Node to use; repeatable.")
+@click.option("--group", metavar="NAME", help="Use the nodes of this group of the job.")
 @click.option("--job", metavar="JOB[.TASK]", help="The job (default: the one that this runs in, or hal alloc's).")
 @click.option("-C", "--workdir", metavar="DIR", help="Directory to begin in (default: this one).")
 @click.option("-i", "--stdin", "forward", is_flag=True, help="Pass standard input to rank 0.")
@@ -71,6 +73,7 @@ def launch(
     distribution: str | None,
     nodes: int | None,
     named: Sequence[str],
+    group: str | None,
     job: str | None,
     workdir: str | None,
     forward: bool,
@@ -94,9 +97,11 @@ def launch(
         raise click.UsageError("there is no command to run; write: hal launch COMMAND", ctx)
     if nodes is not None and named:
         raise click.UsageError("--nodes and --node cannot be combined", ctx)
+    if group is not None and (nodes is not None or named):
+        raise click.UsageError("--group cannot be combined with --nodes and --node", ctx)
     if ranks is not None and ranks_per_node is not None:
         raise click.UsageError("--ranks and --ranks-per-node cannot be combined", ctx)
-    if rsh and (ranks or ranks_per_node or nodes or named or distribution or label):
+    if rsh and (group or ranks or ranks_per_node or nodes or named or distribution or label):
         raise click.UsageError("--rsh runs one command on one node: hal launch --rsh NODE COMMAND", ctx)
     if rsh and len(argv) < 2:
         raise click.UsageError("write: hal launch --rsh NODE COMMAND", ctx)
@@ -104,6 +109,11 @@ def launch(
         refuse_lost_input(ctx, "write -i to pass it to rank 0, or </dev/null")
     number, task = task_ref(job or own_job(ctx))
     found = _nodes(screen, number, task)
+    if group is not None:
+        from hal.core.model.groups import GROUPS, nodes_of_group
+
+        text = os.environ.get(GROUPS, "") if job is None else _groups_of(screen, number)
+        named = [found[at] for at in nodes_of_group(group, text)]
     if rsh:
         named, argv = [node_called(argv[0], found, os.environ)], remote_shell(argv[1:])
     elif ranks is None and ranks_per_node is None:
@@ -152,6 +162,14 @@ def _ranks_per_node(screen: Screen, job: int) -> int | None:
 
     found = (screen.client.call(calls.job(str(job))).spec or {}).get("ranks_per_node")
     return found if isinstance(found, int) and found else None
+
+
+def _groups_of(screen: Screen, job: int) -> str:
+    """The groups of another job, as `HAL_GROUPS` has them."""
+    from hal.client.rest import calls
+
+    groups = (screen.client.call(calls.job(str(job))).spec or {}).get("groups") or ()
+    return ",".join(f"{one['name']}:{one.get('nodes', 1)}" for one in groups)
 
 
 def _number(text: str) -> int | None:

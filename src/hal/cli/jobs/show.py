@@ -108,6 +108,18 @@ def show(
     screen.show({**as_plain(info), "task_list": listed}, lambda: _render_array(screen, handle, info, listed))
 
 
+def _request(info: JobInfo) -> str:
+    from hal.cli.kit.formats import amounts
+    from hal.core.model.groups import described
+    from hal.core.model.resources import Resources
+
+    groups = (info.spec or {}).get("groups") or ()
+    if groups:
+        parts = [(one["name"], one.get("nodes", 1), amounts(Resources.parse(one["request"]))) for one in groups]
+        return described(parts)
+    return amounts(info.request) + (f" on each of {info.nodes} nodes" if info.nodes > 1 else "")
+
+
 def _print_spec(screen: Screen, info: JobInfo) -> None:
     """As it was submitted, with what was changed since."""
     from hal.core.model.text import yaml_from_plain
@@ -257,7 +269,7 @@ def _places(screen: Screen, info: JobInfo, task: TaskInfo) -> dict[str, str]:
 
 def _render_job(screen: Screen, info: JobInfo, used: str = "", places: Mapping[str, str] = {}) -> None:
     from hal.cli.jobs.job_cells import ran_ms
-    from hal.cli.kit.formats import amounts, instant, limit, span
+    from hal.cli.kit.formats import instant, limit, span
     from hal.core.model import plural
 
     now_ms = round(time.time() * 1000)
@@ -295,7 +307,7 @@ def _render_job(screen: Screen, info: JobInfo, used: str = "", places: Mapping[s
             "account": info.account,
             "queue": info.queue,
             "priority": str(info.priority),
-            "request": amounts(info.request) + (f" on each of {info.nodes} nodes" if info.nodes > 1 else ""),
+            "request": _request(info),
             "within": f"one {spec['within']}" if "within" in spec else "",
             "spread": f"over {spec['spread']}s" if "spread" in spec else "",
             "pack": " for up to ".join(f"one {spec['pack']}".split(":")) if "pack" in spec else "",

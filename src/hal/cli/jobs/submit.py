@@ -242,6 +242,11 @@ def _summary(spec: JobSpec) -> str:
 
     what = f"{spec.title}: {plural(spec.tasks, 'task')}, {amounts(spec.request)}"
     gang = f" on each of {spec.nodes} nodes" if spec.nodes > 1 else ""
+    if spec.groups:
+        from hal.core.model.groups import described
+
+        kinds = [(one.name, one.nodes, amounts(one.request)) for one in spec.groups]
+        what, gang = f"{spec.title}: {plural(spec.tasks, 'task')}", f", {described(kinds)}"
     if spec.has_base:
         gang = f" on each of {spec.nodes} to {spec.nodes + spec.extensions} nodes"
     return f"{what}{gang}, walltime {limit(spec.walltime)}, queue {spec.queue}"

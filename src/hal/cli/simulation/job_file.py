@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 TIMES: Final = ("submit", "run")
 """What a line has beside the keywords of `submit`: when it is submitted, since the beginning, and how long it runs."""
 NOT_PLAYED: Final = (
-    "array", "items", "max_running", "after", "begin", "hold", "retries", "service", "on_node_lost"
+    "groups", "array", "items", "max_running", "after", "begin", "hold", "retries", "service", "on_node_lost"
 )  # fmt: skip
 """Keywords that would change what runs when, and are not simulated."""
 MAX_JOBS: Final = 10_000_000

@@ -6,9 +6,11 @@ Pure values. A **shape** is the per-node request with its constraints; a **class
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 
 import msgspec
+from msgspec.structs import replace
 
 from hal.core.model.taint import untolerated
 
@@ -81,7 +83,9 @@ class ClassSpec(msgspec.Struct, frozen=True):
     may be moved elsewhere to make room for a gang. labels: what terms may name of it. apart: its nodes are in no domain
     in which work with such a label runs, nor is such work started in a domain in which this runs. together: each of its
     nodes is in a domain in which work with such a label runs; the first that starts, if it has the label itself, may be
-    anywhere. preference: what it would rather have; no part of its shape.
+    anywhere. preference: what it would rather have; no part of its shape. groups: classes of the other groups of nodes
+    of the same job, in order, whose tasks follow this one's and start with it or not at all, on nodes of their own (see
+    `grouped`). follows: it is such a class. group: its name.
     """
 
     request: dict[str, int]
@@ -96,6 +100,9 @@ class ClassSpec(msgspec.Struct, frozen=True):
     apart: tuple[Term, ...] = ()
     together: tuple[Term, ...] = ()
     preference: Preference | None = None
+    groups: tuple[ClassSpec, ...] = ()
+    follows: bool = False
+    group: str = ""
 
     @property
     def is_social(self) -> bool:
@@ -127,6 +134,18 @@ class ClassSpec(msgspec.Struct, frozen=True):
         return all(part.holds(labels) for part in self.constraints) and not (
             taints and untolerated(taints, self.tolerates)
         )
+
+
+def grouped(parts: Sequence[ClassSpec]) -> tuple[ClassSpec, ...]:
+    """The classes of a job's tasks, of which each is a group of nodes: all of them start in one cycle, or none does.
+
+    Args:
+        parts: each group by itself, at most MAX_GROUPS.
+    """
+    made: tuple[ClassSpec, ...] = ()
+    for place in range(len(parts) - 1, -1, -1):
+        made = (replace(parts[place], groups=made, follows=place > 0), *made)
+    return made
 
 
 class OwnerSpec(msgspec.Struct, frozen=True):

@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from hal.core.engine.plan import (
     MOVED,
@@ -31,7 +32,7 @@ from hal.core.engine.state import State
 from hal.core.engine.views import run_view
 from hal.core.kernels.preemption.victims import FOUND, UNFINISHED
 from hal.core.kernels.structures import layout as L
-from hal.core.kernels.structures.arrays import Table
+from hal.core.kernels.structures.arrays import Ints, Table
 
 PHASE_SEARCH: Final = 1
 PHASE_RESUME: Final = 2
@@ -193,6 +194,9 @@ def _moves(state: State, cursor: Cursor) -> tuple[Table, Rows]:
     slots = state.scratch.victims[1, : found[L.SEEK_COUNT]]
     entry = found[L.SEEK_ENTRY]
     runs = state.work.runs[slots]
+    if state.meta[L.M_GROUPS]:
+        slots = _with_other_groups(state, slots)
+        runs = state.work.runs[slots]
     order = np.lexsort((runs[:, L.R_TASK], runs[:, L.R_JOB]))
     slots, runs = slots[order], runs[order]
     qos = state.shares.owners[state.work.buckets[runs[:, L.R_BUCKET], L.B_OWNER], L.O_QOS]
@@ -204,6 +208,8 @@ def _moves(state: State, cursor: Cursor) -> tuple[Table, Rows]:
     taken[:, L.A_TASK] = runs[:, L.R_TASK]
     taken[:, L.A_ATTEMPT] = runs[:, L.R_ATTEMPT]
     taken[:, L.A_MODE] = state.shares.qos[qos, L.STANDING_MODE]
+    if state.meta[L.M_GROUPS]:  # a part of them could not be resumed
+        taken[_is_grouped(state, slots) & (taken[:, L.A_MODE] == L.MODE_SUSPEND), L.A_MODE] = L.MODE_REQUEUE
     taken[:, L.A_LENT] = int(cursor.phase != PHASE_SEARCH)
     if cursor.phase in MOVES:
         taken[:, L.A_LENT] = MOVED
@@ -220,6 +226,21 @@ def _moves(state: State, cursor: Cursor) -> tuple[Table, Rows]:
         found[L.SEEK_DUE], gang,
     )  # fmt: skip
     return moves, state.scratch.scratch[L.SCRATCH_CHOSEN, :gang].copy()
+
+
+def _is_grouped(state: State, slots: Ints) -> NDArray[np.bool_]:
+    """Which of these running attempts are a group of a job that has several."""
+    classes = state.catalogue.classes[state.work.buckets[state.work.runs[slots, L.R_BUCKET], L.B_CLASS]]
+    found: NDArray[np.bool_] = (classes[:, [L.C_NEXT, L.C_FOLLOWS]] != 0).any(axis=1)
+    return found
+
+
+def _with_other_groups(state: State, slots: Ints) -> Ints:
+    """The same and the other groups of their jobs, which leave with them."""
+    jobs = state.work.runs[slots[_is_grouped(state, slots)], L.R_JOB]
+    runs = state.work.runs[: int(state.meta[L.M_RUN_TOP])]
+    on = (runs[:, L.R_NODES] > 0) & (runs[:, L.R_STATE] == L.RUN_ON) & np.isin(runs[:, L.R_JOB], jobs)
+    return np.union1d(slots, np.flatnonzero(on))
 
 
 def _plan(

@@ -162,6 +162,9 @@ def spec_schema() -> dict[str, Any]:
     count = {"type": "integer", "minimum": 0, "maximum": MAX_RETRIES}
     fields["retries"] = _or(count, {"$ref": "#/$defs/Retries"}, default={})
     fields["constraints"]["items"] = _or({"type": "string"}, {"$ref": "#/$defs/Constraint"})
+    group = schema["$defs"]["Group"]["properties"]
+    group["request"] = _or(request, {"type": "string"}, default=JobSpec().request.plain())
+    group["constraints"]["items"] = _or({"type": "string"}, {"$ref": "#/$defs/Constraint"})
     fields["gates"]["items"] = _or({"type": "string"}, {"$ref": "#/$defs/JobGate"})
     fields["notify"]["items"] = _or({"type": "string"}, {"$ref": "#/$defs/Notification"})
     fields["sandbox"] = _or(
@@ -279,8 +282,8 @@ def _with_plain_items(kind: Any) -> Any:
 def _in_plain(kind: Any) -> Any:
     if not isinstance(kind, type) or not issubclass(kind, msgspec.Struct):
         return kind
-    has_durations = any(isinstance(field.default, Duration) for field in msgspec.structs.fields(kind))
-    return _with_plain_defaults(kind) if has_durations else kind
+    texts = any(isinstance(field.default, Duration | Resources) for field in msgspec.structs.fields(kind))
+    return _with_plain_defaults(kind) if texts else kind
 
 
 def _loosened(raw: Mapping[Any, Any]) -> dict[str, Any]:
@@ -297,6 +300,8 @@ def _loosened(raw: Mapping[Any, Any]) -> dict[str, Any]:
         )
     if isinstance(out.get("constraints"), list | tuple):
         out["constraints"] = [parse_constraint(c) if isinstance(c, str) else c for c in out["constraints"]]
+    if isinstance(out.get("groups"), list | tuple):
+        out["groups"] = [_group(one) if isinstance(one, Mapping) else one for one in out["groups"]]
     if isinstance(out.get("gates"), list | tuple):
         out["gates"] = [parse_gate(one) if isinstance(one, str) else one for one in out["gates"]]
     if isinstance(out.get("notify"), str):
@@ -320,6 +325,14 @@ def _loosened(raw: Mapping[Any, Any]) -> dict[str, Any]:
     if isinstance(out.get("labels"), Mapping):
         out["labels"] = {str(k): _label_text(str(k), v) for k, v in out["labels"].items()}
     return out
+
+
+def _group(table: Mapping[Any, Any]) -> dict[Any, Any]:
+    """A group of nodes; conditions and names of resources as people write them."""
+    rules = table.get("constraints")
+    if not isinstance(rules, list | tuple):
+        return dict(table)
+    return {**table, "constraints": [parse_constraint(c) if isinstance(c, str) else c for c in rules]}
 
 
 def _dependencies(written: Any) -> list[Any]:

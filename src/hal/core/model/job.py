@@ -28,6 +28,7 @@ from hal.core.model.dependency import (
 from hal.core.model.devices import GPU, GPU_ISLAND, WHOLE
 from hal.core.model.errors import SpecError, shown
 from hal.core.model.gate import JobGate, check_gates
+from hal.core.model.groups import with_groups
 from hal.core.model.notification import Notification, check_notifications
 from hal.core.model.path_patterns import check_path
 from hal.core.model.rank_variables import MAX_RANKS_OF_NODE
@@ -100,6 +101,20 @@ class Constraint(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
         if self.op is Operator.NOT_IN:
             return found not in self.values
         return (found is not None) is (self.op is Operator.EXISTS)
+
+
+class Group(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Nodes of one kind, of a job that needs several kinds at once."""
+
+    name: str
+    nodes: Annotated[int, Meta(ge=1, le=MAX_NODES)] = 1
+    request: Annotated[Resources, Meta(description="amounts on each of its nodes")] = Resources(
+        {"cpu": 1000}, says_cpu=False
+    )
+    constraints: Annotated[tuple[Constraint, ...], Meta(description="beside those of the job")] = ()
+    command: Annotated[
+        tuple[str, ...], Meta(description="program and arguments on its nodes, instead of what the job runs")
+    ] = ()
 
 
 class Retries(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -213,6 +228,10 @@ class JobSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
         dict[str, int], Meta(description="amounts of the whole cluster that each task holds while it runs, by name")
     ] = {}
     nodes: Annotated[int, Meta(ge=1, le=MAX_NODES, description="distinct nodes that each task needs at once")] = 1
+    groups: Annotated[
+        tuple[Group, ...],
+        Meta(description="several kinds of nodes that start together, instead of nodes and request; see parallel.md"),
+    ] = ()
     extensions: Annotated[
         int,
         Meta(
@@ -446,6 +465,9 @@ def check_spec(spec: JobSpec, known: JobSpec | None = None) -> JobSpec:
             )
     if spec.array is not None:
         spec.array.check(known.array if known is not None else None)
+    if spec.groups:
+        spec = with_groups(spec, MAX_NODES)
+        _check_groups(spec.groups)
     if not spec.request:
         raise SpecError("request: no resource is given", hint="a task needs at least some cpu, like cpu = 0.1")
     _check_island(spec.request)
@@ -618,6 +640,17 @@ def _check_ranks(spec: JobSpec) -> None:
             "ranks_per_node: the command of this job runs on each of its nodes, and would launch them all on each",
             hint="write `first_node: true`, too: `hal launch` in the command begins the ranks",
         )
+
+
+def _check_groups(groups: tuple[Group, ...]) -> None:
+    for group in groups:
+        check_constraints(group.constraints, f"groups.{group.name}.constraints")
+        _check_island(group.request)
+        if group.command and not group.command[0]:
+            raise SpecError(f"groups.{group.name}.command: the program's name is empty")
+        sizes = [_bytes_of(word, f"groups.{group.name}.command") for word in group.command]
+        if sum(sizes) > MAX_COMMAND_BYTES or max(sizes, default=0) > MAX_WORD_BYTES:
+            raise SpecError(f"groups.{group.name}.command: longer than {MAX_COMMAND_BYTES} bytes, or a word is")
 
 
 def _check_extensions(spec: JobSpec) -> None:

@@ -76,6 +76,7 @@ def _class_name(state: State, class_id: int) -> tuple[object, ...]:
         *(["movable"] if spec.movable else []),
         *([spec.preference] if spec.preference is not None else []),
         *([sorted(spec.labels), sorted(spec.apart), sorted(spec.together)] if spec.is_social else []),
+        *([spec.group, spec.follows, len(spec.groups)] if spec.groups or spec.follows else []),
     )
 
 

@@ -443,8 +443,9 @@ def _check_reservations(state: State) -> None:
         slot = int(reservation[L.V_ENTRY])
         if slot >= 0:
             _require(state.work.entries[slot, L.E_JOB] == reservation[L.V_JOB], "reservation {} is of another job", k)
+            of_group = k > 0 and slot == table[k - 1, L.V_ENTRY]  # of a job with several it is the first
             _require(
-                state.work.entries[slot, L.E_RESERVED] == k,
+                of_group or state.work.entries[slot, L.E_RESERVED] == k,
                 "job {} does not know its reservation",
                 reservation[L.V_JOB],
             )

@@ -18,6 +18,7 @@ from hal.core.engine.rules.owners import describe_owner, owner_ids_in_use, plain
 from hal.core.engine.rules.policy_tables import set_policy
 from hal.core.engine.rules.preferences import preference_id
 from hal.core.engine.state import State
+from hal.core.engine.tables.catalogue import ClassKey
 from hal.core.engine.tables.licences import check_licences
 from hal.core.kernels.structures import layout as L
 from hal.core.kernels.structures.arrays import Ints
@@ -44,7 +45,11 @@ def intern_classes(state: State, specs: tuple[ClassSpec, ...]) -> Ints:
 def _class_id(state: State, spec: ClassSpec) -> int:
     catalogue = state.catalogue
     shape = shape_id(state, spec)
-    key = (shape, spec.nodes, spec.movable, spec.preference)
+    following = 1 + _class_id(state, spec.groups[0]) if spec.groups else 0
+    key: ClassKey = (shape, spec.nodes, spec.movable, spec.preference)
+    if following or spec.follows:
+        key = (*key, following, spec.follows, spec.group)
+        state.meta[L.M_GROUPS] = 1
     there = catalogue.class_ids.get(key)
     if there is not None:
         return there
@@ -59,6 +64,7 @@ def _class_id(state: State, spec: ClassSpec) -> int:
     catalogue.classes[class_id] = 0
     catalogue.classes[class_id, L.C_PREFERENCE] = preference_id(state, spec.preference)
     catalogue.classes[class_id, : L.C_AFFINE] = (shape, spec.nodes, 0, int(spec.movable))
+    catalogue.classes[class_id, [L.C_NEXT, L.C_FOLLOWS]] = (following, int(spec.follows))
     if spec.is_social or (spec.preference is not None and spec.preference.near):
         state.meta[L.M_PARTED] = 1
     catalogue.class_ids[key] = class_id
@@ -105,6 +111,9 @@ def _forget_classes(state: State, keep: set[int]) -> bool:
     """Forget classes and shapes that no bucket refers to, when they are most of what is interned."""
     catalogue = state.catalogue
     live = set(np.flatnonzero(catalogue.classes[: len(catalogue.class_specs), L.C_REFS]).tolist()) | keep
+    for class_id in tuple(live):
+        while (class_id := int(catalogue.classes[class_id, L.C_NEXT]) - 1) >= 0:
+            live.add(class_id)
     if len(catalogue.class_ids) <= max(FIRST_SLOTS, 2 * len(live)):
         return False
     for key, class_id in list(catalogue.class_ids.items()):
@@ -198,4 +207,8 @@ def _check_class(spec: ClassSpec) -> None:
             f"class {spec.request} on {spec.nodes} nodes: nodes must be at least 1 and amounts 0..2**60 base units; "
             "the event was not applied"
         )
+    if len(spec.groups) >= L.MAX_GROUPS:
+        raise EngineError(f"class of {len(spec.groups) + 1} groups: at most {L.MAX_GROUPS}; the event was not applied")
+    for part in spec.groups:
+        _check_class(part)
     check_licences(spec)

@@ -5,11 +5,15 @@ Pure. What nobody refers to is forgotten under pressure, and its number is used 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 from hal.core.engine.classes import ClassSpec, Preference
 from hal.core.kernels.structures.arrays import Ints
 from hal.core.kernels.structures.declared import CatalogueTables
+
+ClassKey: TypeAlias = (
+    tuple[int, int, bool, Preference | None] | tuple[int, int, bool, Preference | None, int, bool, str]
+)
 
 
 class Catalogue(CatalogueTables):
@@ -30,8 +34,9 @@ class Catalogue(CatalogueTables):
         """By shape: a class that has it."""
         self.shape_free: list[int] = []
         """Shapes to be used again."""
-        self.class_ids: dict[tuple[int, int, bool, Preference | None], int] = {}
-        """Class by shape, number of nodes, whether it may be moved, and what it prefers."""
+        self.class_ids: dict[ClassKey, int] = {}
+        """Class by shape, number of nodes, whether it may be moved, and what it prefers; of one of several groups by
+        the next one, too, whether it is the first, and its name."""
         self.class_specs: list[ClassSpec | None] = []
         """By class."""
         self.class_free: list[int] = []

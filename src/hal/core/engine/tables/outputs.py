@@ -53,7 +53,7 @@ class Outputs(OutputTables):
             nodes: of the cluster; slice_starts: of one slice at most; planned: records that a slice may reserve.
         """
         spare = {
-            OUTPUT_STARTS: min(slice_starts, MOST_STARTS),
+            OUTPUT_STARTS: min(slice_starts + L.MAX_GROUPS, MOST_STARTS),
             OUTPUT_NODES: max(NODES // 4, nodes),
             OUTPUT_VERDICTS: L.MAX_VERDICTS,
             OUTPUT_RESERVATIONS: planned,

@@ -16,6 +16,7 @@ from hal.core.engine.why.beside import kept_from
 from hal.core.engine.why.booked import kept_off
 from hal.core.engine.why.feasible import enough_known, never_fits, offers_needed
 from hal.core.engine.why.foresight import RESERVED, admitted, entries_of, first_entries, forecast, position
+from hal.core.engine.why.groups import groups_kept, groups_short
 from hal.core.engine.why.licensed import unlicensed
 from hal.core.engine.why.refused import refused
 from hal.core.kernels.structures import layout as L
@@ -61,7 +62,11 @@ def explain(state: State, job: int, now_ms: int, *, brief: bool = False) -> Verd
         away = kept_from(state, job, spec, shape)
         if away is not None:
             return away
-    if state.catalogue.shapes[shape, L.S_EVER] < spec.nodes:
+    if spec.groups:
+        kept = groups_kept(state, job, class_id, spec)
+        if kept is not None:
+            return kept
+    elif state.catalogue.shapes[shape, L.S_EVER] < spec.nodes:
         silent = state.plugins.unasked(spec.shape_key())
         if silent:
             return Verdict(
@@ -92,6 +97,8 @@ def explain(state: State, job: int, now_ms: int, *, brief: bool = False) -> Verd
     licence = unlicensed(state, job, slot, spec, now_ms, brief=brief)
     if licence is not None:
         return licence if brief else _placed(state, licence, slot, shape, now_ms)
+    if spec.groups:
+        return groups_short(state, job, slot, class_id, spec, now_ms, 0 if brief else position(state, slot, shape))
     fit = int(state.catalogue.shapes[shape, L.S_FIT])
     if brief:
         reason = Reason.RESOURCES if fit < spec.nodes else _why_overtaken(state)

@@ -5,6 +5,7 @@ Pure, O(nodes + offers) a question. Offers are looked at only where the nodes th
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Set
 
 import msgspec
@@ -114,6 +115,8 @@ def _lacks_sandboxes(state: State, spec: ClassSpec) -> bool:
 
 def enough_known(state: State, spec: ClassSpec, shape: int) -> bool:
     """Whether enough known nodes, up or not, could hold a shape when they are empty, and may. Whole columns."""
+    if spec.groups:
+        return _shortage_of(spec, Machines(state)) is None
     rows = admitted(state, shape)
     return together(state, spec, rows[state.nodes.rows[rows, L.N_STATE] != L.NODE_GONE]) >= spec.nodes
 
@@ -201,6 +204,8 @@ class Machines:
 
 def _shortage_of(spec: ClassSpec, machines: Machines) -> Impossible | None:
     """None when enough of these machines could hold the request when empty; else which constraint fails."""
+    if spec.groups:
+        return _shortage_of_groups(spec, machines)
     rows = machines.all()
     labelled = [row for row in rows if all(part.holds(machines.labels(row)) for part in spec.constraints)]
     matching = [row for row in labelled if not untolerated(machines.taints(row), spec.tolerates)]
@@ -256,6 +261,38 @@ def _shortage_of(spec: ClassSpec, machines: Machines) -> Impossible | None:
     if spec.within:
         return _apart(spec, machines, fitting)
     return None
+
+
+def _shortage_of_groups(spec: ClassSpec, machines: Machines) -> Impossible | None:
+    """The same of several groups, each on machines of its own: of one of them, or of some together."""
+    parts = [replace(part, groups=()) for part in (spec, *spec.groups)]
+    masks: Counter[int] = Counter()
+    for part in parts:
+        short = _shortage_of(part, machines)
+        if short is not None:
+            return replace(short, message=f"group {part.group}: {short.message}")
+    for machine in machines.all():
+        does_for = sum(1 << place for place, part in enumerate(parts) if _could_hold(part, machines, machine))
+        masks[does_for] += machines.count((machine,))
+    for some in range(1, 1 << len(parts)):
+        asked = sum(part.nodes for place, part in enumerate(parts) if some >> place & 1)
+        there = sum(count for mask, count in masks.items() if mask & some)
+        if there < asked:
+            names = ", ".join(part.group for place, part in enumerate(parts) if some >> place & 1)
+            return Impossible(
+                "", 0, 0, "", asked, there,
+                f"groups {names}: {plural(asked, 'distinct node')} asked for together; {there} could hold one of them",
+            )  # fmt: skip
+    return None
+
+
+def _could_hold(spec: ClassSpec, machines: Machines, machine: int) -> bool:
+    """Whether a machine could hold a request when it is empty."""
+    return (
+        all(part.holds(machines.labels(machine)) for part in spec.constraints)
+        and not untolerated(machines.taints(machine), spec.tolerates)
+        and all(machines.capacity(machine, name) >= asked for name, asked in spec.request.items())
+    )
 
 
 def _tainted(spec: ClassSpec, machines: Machines, labelled: list[int], there: int) -> Impossible:

@@ -81,6 +81,8 @@ def forecast(state: State, slot: int, spec: ClassSpec, shape: int, now_ms: int) 
     reservation = int(state.work.entries[slot, L.E_RESERVED])
     if reservation >= 0 and state.work.reservations[reservation, L.V_KIND] == L.KIND_RESERVED:
         return int(state.work.reservations[reservation, L.V_START]), RESERVED
+    if spec.groups:
+        return None, ""  # when all of them fit, only a reservation says
     rows = admitted(state, shape)
     wanted = state.catalogue.request[:, shape]
     place = np.full(len(state.nodes.names), -1, np.int64)

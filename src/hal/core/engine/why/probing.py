@@ -104,6 +104,8 @@ class _Questions:
 
         To be put back moves reservations: it must not be that which starts the job.
         """
+        if self.spec.groups:
+            return ()  # what is put back here is one task, and its groups are several
         found = [self._fewer_nodes(), self._shorter(), self._elsewhere(elsewhere)]
         sooner = tuple(change for change in found if change is not None)
         return () if sooner and self._would(self.spec, self.owner, self.walltime_ms) else sooner

@@ -13,7 +13,7 @@ from hal.core.engine.rules.owners import zone_of
 from hal.core.engine.state import State
 from hal.core.engine.tables.accounts import LedgerName
 from hal.core.engine.views import claimed_amounts
-from hal.core.kernels.rules.ledgers import ask_of, lends
+from hal.core.kernels.rules.ledgers import ask_of, ask_of_groups, lends
 from hal.core.kernels.structures import layout as L
 from hal.core.kernels.structures.arrays import Ints, Mask
 from hal.core.kernels.structures.jit import plain
@@ -24,6 +24,7 @@ from hal.core.model.verdict import Reason, Verdict
 
 HOUR_S = 3_600
 _ask_of = plain(ask_of)
+_ask_of_groups = plain(ask_of_groups)
 _lends = plain(lends)
 
 
@@ -76,7 +77,7 @@ def _full(state: State, slot: int, owner: int) -> tuple[int, int] | None:
     class_id = int(state.work.buckets[state.work.entries[slot, L.E_BUCKET], L.B_CLASS])
     first = int(state.shares.owners[owner, L.O_LEDGER])
     for ledger in state.shares.owner_ledgers[first : first + int(state.shares.owners[owner, L.O_LEDGERS])].tolist():
-        ask = int(_ask_of(tables, ledger, class_id, int(state.work.entries[slot, L.E_WALL])))
+        ask = int(_ask_of_groups(tables, ledger, class_id, int(state.work.entries[slot, L.E_WALL])))
         if ask > int(state.shares.ledgers[ledger, L.G_LIMIT] - state.shares.ledgers[ledger, L.G_USED]):
             return ledger, ask
     return None

@@ -56,6 +56,7 @@ from hal.core.kernels.structures.layout import (
     B_OFFSET,
     B_OWNER,
     B_ROOT,
+    C_NEXT,
     C_NODES,
     C_SHAPE,
     COUNT_FREED,
@@ -263,6 +264,8 @@ def _list_candidates(t: Tables) -> None:
         if not everywhere and not strict and t.buckets[bucket, B_INSERT] <= t.meta[M_PARKED_INSERTS]:
             continue
         class_id = t.buckets[bucket, B_CLASS]
+        if t.classes[class_id, C_NEXT] != 0:
+            continue  # several groups are not planned by timelines
         if t.shapes[t.classes[class_id, C_SHAPE], S_EVER] < t.classes[class_id, C_NODES]:
             if strict:
                 wait_strictly(t, bucket, queue, t.buckets[bucket, B_HEAD])

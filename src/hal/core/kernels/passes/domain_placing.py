@@ -7,6 +7,8 @@ reservations. O(nodes) a start; of a shape whose nodes must be in one domain onl
 
 from __future__ import annotations
 
+from typing import Final
+
 from hal.core.kernels.nodes.compact_nodes import by_domain, choose_offered
 from hal.core.kernels.nodes.domains import first_domain, last_domain, level_within
 from hal.core.kernels.nodes.rows import fits
@@ -56,6 +58,7 @@ from hal.core.kernels.structures.layout import (
 )
 from hal.core.kernels.structures.memory import Tables
 
+NO_TIER: Final = -1
 NODES_A_WORK = 4
 """So many nodes looked at, as a power of two, are one unit of work."""
 
@@ -116,27 +119,13 @@ def _list_usable(t: Tables, entry: int, shape: int, end: int, first: int, last: 
     entry: whose preferences count; -1 = there are none.
     """
     resources = t.meta[M_RESOURCES]
-    cset = t.shapes[shape, S_CSET]
     scored = entry >= 0 or t.meta[M_PLACEMENT] != PLACE_FIRST
     for place in range(first, last):
         t.choice[CHOICE_AHEAD, place] = count
         node = t.node_order[place] if t.meta[M_LEVELS] != 0 else place
-        if t.open_now[cset, node] == 0 or not fits(t, t.free, node, shape, resources):
+        tier = usable_tier(t, node, shape, end, scored, resources)
+        if tier == NO_TIER:
             continue
-        if not may_start(t, node, shape):
-            continue
-        tier = 2 * TIER_FREE
-        reserved = t.rows[node, N_RESERVED]
-        if reserved >= 0:
-            mine = t.planned_nodes[reserved, Q_RESERVATION]
-            if t.planned[mine, V_KIND] == KIND_RESERVED and end <= t.planned[mine, V_START]:
-                tier = 2 * TIER_SHORT
-            elif has_extra(t, reserved, shape, resources):
-                tier = 2 * TIER_EXTRA
-            else:
-                continue
-        elif scored and t.rows[node, N_BOOKED] != 0:
-            tier = 2 * TIER_FREE - 1
         t.choice[CHOICE_NODE, count] = node
         if entry >= 0:
             t.choice[CHOICE_RANKS, count] = preferred_rank(t, entry, tier, node, shape, resources)
@@ -144,6 +133,24 @@ def _list_usable(t: Tables, entry: int, shape: int, end: int, first: int, last: 
             t.choice[CHOICE_RANKS, count] = tier * SCORE_ONE - (node_score(t, node, shape, resources) if scored else 0)
         count += 1
     return count
+
+
+@inner
+def usable_tier(t: Tables, node: int, shape: int, end: int, scored: bool, resources: int) -> int:
+    """How soon, less is sooner, a start until `end` takes a node; NO_TIER where it may not be there now."""
+    if t.open_now[t.shapes[shape, S_CSET], node] == 0 or not fits(t, t.free, node, shape, resources):
+        return NO_TIER
+    if not may_start(t, node, shape):
+        return NO_TIER
+    reserved = t.rows[node, N_RESERVED]
+    if reserved >= 0:
+        mine = t.planned_nodes[reserved, Q_RESERVATION]
+        if t.planned[mine, V_KIND] == KIND_RESERVED and end <= t.planned[mine, V_START]:
+            return 2 * TIER_SHORT
+        return 2 * TIER_EXTRA if has_extra(t, reserved, shape, resources) else NO_TIER
+    if scored and t.rows[node, N_BOOKED] != 0:
+        return 2 * TIER_FREE - 1
+    return 2 * TIER_FREE
 
 
 @inner

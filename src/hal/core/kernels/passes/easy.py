@@ -31,9 +31,23 @@ from hal.core.kernels.passes.candidates import (
     put_head,
     sink_candidate,
 )
-from hal.core.kernels.passes.domain_placing import choose_nodes, window
+from hal.core.kernels.passes.domain_placing import NODES_A_WORK, choose_nodes
+from hal.core.kernels.passes.group_reservations import reserve_groups
+from hal.core.kernels.passes.group_sets import choose_for_groups
+from hal.core.kernels.passes.groups import (
+    all_groups_wait,
+    class_booked_window,
+    class_short,
+    class_waits_for_booking,
+    class_window,
+    count_groups,
+    entry_of_group,
+    fits_ever,
+    next_group,
+    nodes_of_groups,
+)
 from hal.core.kernels.passes.head_reservations import reserve
-from hal.core.kernels.passes.kept_reservations import is_closed, is_parked, keep_reservations
+from hal.core.kernels.passes.kept_reservations import class_is_closed, class_is_parked, keep_reservations
 from hal.core.kernels.passes.record import (
     begin_slice,
     copy_reservations,
@@ -47,7 +61,7 @@ from hal.core.kernels.passes.record import (
 )
 from hal.core.kernels.passes.strict_queues import close_passed_queues, close_queue, wait_strictly, waits_behind
 from hal.core.kernels.preemption.searched import may_preempt, search_at
-from hal.core.kernels.rules.booked import booked_window, waits_for_booking, within_booking
+from hal.core.kernels.rules.booked import within_booking
 from hal.core.kernels.rules.ledgers import charge_ledgers, full_ledger
 from hal.core.kernels.rules.licences import licences_now, licences_reserved, licences_there, note_reserved, use_extra
 from hal.core.kernels.structures.arrays import Table
@@ -68,6 +82,7 @@ from hal.core.kernels.structures.layout import (
     BACKFILL_NONE,
     BACKFILL_SJBF,
     BY_TURN,
+    C_NEXT,
     C_NODES,
     C_SHAPE,
     CAP_FULL,
@@ -93,6 +108,7 @@ from hal.core.kernels.structures.layout import (
     M_BOOKINGS,
     M_CLAIM_AFTER,
     M_DIRTY,
+    M_NODES,
     M_ORDER,
     M_PARKED_WAKE,
     M_PARKING,
@@ -115,6 +131,7 @@ from hal.core.kernels.structures.layout import (
     PASS_EARLIER,
     PASS_EXTENDS,
     PASS_FIRST_NODE,
+    PASS_FIRST_START,
     PASS_FULL,
     PASS_GIVEN_UP,
     PASS_HEAP,
@@ -141,7 +158,6 @@ from hal.core.kernels.structures.layout import (
     REASON_LEDGER,
     REASON_LICENCE,
     REASON_RESOURCES,
-    S_EVER,
     S_FIT,
     SCRATCH_FIT,
     STOP_BUDGET,
@@ -266,12 +282,11 @@ def _put_next(t: Tables, at: int, bucket: int, lane: int, key: int, job: int, ta
 
     heads: a first entry is put unseen; whether this slice is done with it is asked when its turn comes.
     """
-    shape = t.classes[t.buckets[bucket, B_CLASS], C_SHAPE]
     queue = t.owners[t.buckets[bucket, B_OWNER], O_QUEUE]
-    if _is_out(t, bucket, shape, queue):
+    if _is_out(t, bucket, queue):
         return False
     strict = t.queues[queue, Y_STRICT] != 0
-    longest, closed = _longest_now(t, bucket, shape)
+    longest, closed = _longest_now(t, bucket)
     timed = closed and not strict and t.meta[M_BACKFILL] == BACKFILL_SJBF
     if strict and longest < INF and _first_is_longer(t, bucket, queue, longest):
         return False
@@ -296,7 +311,7 @@ def _put_next(t: Tables, at: int, bucket: int, lane: int, key: int, job: int, ta
 
 
 @inner
-def _is_out(t: Tables, bucket: int, shape: int, queue: int) -> bool:
+def _is_out(t: Tables, bucket: int, queue: int) -> bool:
     """Whether nothing of a bucket is looked at any more in this slice."""
     p = t.pass_record
     stamp = p[PASS_STAMP]
@@ -304,20 +319,20 @@ def _is_out(t: Tables, bucket: int, shape: int, queue: int) -> bool:
         return True
     if t.buckets[bucket, B_CAP_STAMP] == stamp and t.buckets[bucket, B_CAP] == CAP_FULL:
         return True
-    return p[PASS_FULL] == 0 and is_parked(t, bucket, shape, queue)
+    return p[PASS_FULL] == 0 and class_is_parked(t, bucket, queue)
 
 
 @inner
-def _longest_now(t: Tables, bucket: int, shape: int) -> tuple[int, bool]:
+def _longest_now(t: Tables, bucket: int) -> tuple[int, bool]:
     """The longest planned time with which work of a bucket may start now, -1 none, INF any; whether it is closed."""
-    nodes = t.classes[t.buckets[bucket, B_CLASS], C_NODES]
-    if t.shapes[shape, S_EVER] < nodes:
+    class_id = t.buckets[bucket, B_CLASS]
+    if not fits_ever(t, class_id):
         return -1, False
-    if not is_closed(t, shape):
+    if not class_is_closed(t, class_id):
         return INF, False
     if t.meta[M_BACKFILL] == BACKFILL_NONE:
         return -1, True
-    longest = min(window(t, shape, nodes), booked_window(t, shape, nodes))
+    longest = min(class_window(t, class_id), class_booked_window(t, class_id))
     if t.buckets[bucket, B_CAP_STAMP] == t.pass_record[PASS_STAMP]:
         longest = min(longest, t.buckets[bucket, B_CAP])
     return longest, True
@@ -374,12 +389,21 @@ def _consider(t: Tables, bucket: int, entry: int) -> None:
     if p[PASS_ATTENDS] != 0 and not may_preempt(t, bucket):
         p[PASS_STOP] = STOP_RESUME  # what was suspended for others resumes before anybody else starts
         return
+    class_id = t.buckets[bucket, B_CLASS]
+    if t.classes[class_id, C_NEXT] != 0 and not all_groups_wait(t, entry, class_id):
+        t.entries[entry, E_STAMP] = p[PASS_STAMP]
+        p[PASS_TASK] = t.entries[entry, E_FIRST] + 1
+        p[PASS_ONLY] = bucket
+        return
     p[PASS_WALL] = t.entries[entry, E_WALL]
-    closed = is_closed(t, t.classes[t.buckets[bucket, B_CLASS], C_SHAPE])
+    closed = class_is_closed(t, class_id)
     task = 0
     lacks = LACKS_NODES
     if _may_start(t, bucket, entry, closed):
-        task, lacks = _start_tasks(t, bucket, entry, queue, closed)
+        if t.classes[class_id, C_NEXT] != 0:
+            task, lacks = _start_groups(t, bucket, entry, queue, closed)
+        else:
+            task, lacks = _start_tasks(t, bucket, entry, queue, closed)
     if lacks >= LACKS_NODES:
         _stop_for_preemption(t, entry, task, closed)
     if p[PASS_STOP] != STOP_NONE:
@@ -405,13 +429,12 @@ def _may_start(t: Tables, bucket: int, entry: int, closed: bool) -> bool:
     Who waits for a limit earns no reservation, however short the nodes are: its ledger is asked instead.
     """
     p = t.pass_record
-    shape = t.classes[t.buckets[bucket, B_CLASS], C_SHAPE]
-    nodes = t.classes[t.buckets[bucket, B_CLASS], C_NODES]
-    longest = window(t, shape, nodes)
+    class_id = t.buckets[bucket, B_CLASS]
+    longest = class_window(t, class_id)
     if t.buckets[bucket, B_CAP_STAMP] == p[PASS_STAMP]:
         longest = min(longest, t.buckets[bucket, B_CAP])
-    planned = within_booking(t, shape, p[PASS_NOW], t.entries[entry, E_PLANNED])
-    if planned <= longest and p[PASS_WALL] <= booked_window(t, shape, nodes):
+    planned = within_booking(t, t.classes[class_id, C_SHAPE], p[PASS_NOW], t.entries[entry, E_PLANNED])
+    if planned <= longest and p[PASS_WALL] <= class_booked_window(t, class_id):
         return True
     return not closed and full_ledger(t, bucket, p[PASS_WALL]) >= 0
 
@@ -467,6 +490,59 @@ def _start_tasks(t: Tables, bucket: int, entry: int, queue: int, closed: bool) -
 
 
 @inner
+def _start_groups(t: Tables, bucket: int, entry: int, queue: int, closed: bool) -> tuple[int, int]:
+    """Start all groups of a candidate, or none of them: (1 or 0, LACKS_*)."""
+    p = t.pass_record
+    class_id = t.buckets[bucket, B_CLASS]
+    shape = t.classes[class_id, C_SHAPE]
+    wall = p[PASS_WALL]
+    planned = within_booking(t, shape, p[PASS_NOW], t.entries[entry, E_PLANNED])
+    end = min(p[PASS_NOW] + planned, INF)
+    if full_ledger(t, bucket, wall) >= 0:
+        return 0, LACKS_LEDGER
+    if _shares_moved(t, queue):
+        p[PASS_STOP] = STOP_RESTART
+        return 0, NOTHING_LACKS
+    groups = count_groups(t, class_id)
+    nodes = nodes_of_groups(t, class_id)
+    written = p[PASS_FIRST_START] + p[PASS_STARTS] + groups <= t.starts.shape[0]
+    if not written or not room_for_start(t, nodes) or p[PASS_WORK] >= p[PASS_BUDGET] + nodes:
+        p[PASS_STOP] = STOP_BUDGET
+        return 0, NOTHING_LACKS
+    reserved = licences_reserved(t, shape, end)
+    if reserved or not licences_there(t, shape, wall):
+        if not licences_now(t, shape):
+            _cap_bucket(t, bucket, CAP_FULL)
+        elif reserved:
+            _cap_bucket(t, bucket, planned - 1)
+        return 0, LACKS_LICENCE
+    p[PASS_WORK] += groups * (t.meta[M_NODES] >> NODES_A_WORK)
+    if class_short(t, class_id) > 0 or not choose_for_groups(t, class_id, end):
+        settle_counts(t)
+        if closed and t.meta[M_BOOKINGS] == 0:
+            _cap_bucket(t, bucket, planned - 1)
+        return 0, LACKS_NODES
+    if p[PASS_STARTS] == 0:
+        for s in range(t.meta[M_SHAPES]):
+            t.scratch[SCRATCH_FIT, s] = t.shapes[s, S_FIT]
+    one = class_id
+    for group in range(groups):
+        slot = entry_of_group(t, entry, group)
+        shape = t.classes[one, C_SHAPE]
+        _take_nodes(t, shape, t.classes[one, C_NODES], end)
+        charge_ledgers(t, t.entries[slot, E_BUCKET], wall, 1)
+        take_licences(t, shape, 1)
+        use_extra(t, shape, end)
+        write_start(t, slot, 0, t.classes[one, C_NODES])
+        one = next_group(t, one)
+    t.ticks[TICK_TAKEN] += 1
+    p[PASS_WORK] += nodes
+    if is_affine(t, bucket):
+        p[PASS_STOP] = STOP_RESTART
+    return 1, NOTHING_LACKS
+
+
+@inner
 def _take_nodes(t: Tables, shape: int, nodes: int, end: int) -> None:
     """Take a request from the nodes that were chosen for it, and from what is left there beside reservations."""
     first = t.pass_record[PASS_FIRST_NODE] + t.pass_record[PASS_NODES]
@@ -506,8 +582,6 @@ def _stop_for_preemption(t: Tables, entry: int, task: int, closed: bool) -> None
 def _record(t: Tables, bucket: int, entry: int, queue: int, task: int, lacks: int, closed: bool) -> None:
     """Write down what became of a candidate, and reserve for it where it is the first to lack nodes or licences."""
     p = t.pass_record
-    shape = t.classes[t.buckets[bucket, B_CLASS], C_SHAPE]
-    nodes = t.classes[t.buckets[bucket, B_CLASS], C_NODES]
     p[PASS_TASK] = t.entries[entry, E_FIRST] + 1
     p[PASS_ONLY] = bucket
     if task == t.entries[entry, E_TASKS]:
@@ -525,27 +599,34 @@ def _record(t: Tables, bucket: int, entry: int, queue: int, task: int, lacks: in
         write_verdict(t, entry, task, REASON_LEDGER, 0)
     elif lacks >= LACKS_NODES and not closed:
         t.entries[entry, E_STAMP] = p[PASS_STAMP]
-        if not waits_for_booking(t, shape, nodes, p[PASS_NOW], p[PASS_WALL]):
-            _reserve_and_say(t, entry, shape, nodes, task, lacks)
+        class_id = t.buckets[bucket, B_CLASS]
+        waits = class_waits_for_booking(t, class_id, p[PASS_NOW], p[PASS_WALL])
+        if not waits and _reserve_and_say(t, entry, class_id, task, lacks):
             p[PASS_ONLY] = -1
     if t.queues[queue, Y_CLOSED_STAMP] == p[PASS_STAMP]:
         p[PASS_ONLY] = -1
 
 
 @inner
-def _reserve_and_say(t: Tables, entry: int, shape: int, nodes: int, task: int, lacks: int) -> None:
-    """Reserve for a candidate, and write down what it waits for."""
+def _reserve_and_say(t: Tables, entry: int, class_id: int, task: int, lacks: int) -> bool:
+    """Reserve for a candidate, and write down what it waits for. Whether anything is reserved."""
     p = t.pass_record
-    reserve(t, entry, task)
+    short = class_short(t, class_id)
+    if t.classes[class_id, C_NEXT] == 0:
+        reserve(t, entry, task)
+    elif not reserve_groups(t, entry):
+        write_verdict(t, entry, task, REASON_RESOURCES, max(short, 1))
+        return False
     note_reserved(t)
     p[PASS_REPLANS] = 1
     p[PASS_BLOCK_STAMP] += 1
     p[PASS_CLOSED_STAMP] += 1
-    short = max(nodes - t.shapes[shape, S_FIT], 0)
     reason = REASON_LICENCE
     if lacks == LACKS_NODES:
-        reason = REASON_RESOURCES if short > 0 else REASON_BOOKED
+        several = t.classes[class_id, C_NEXT] != 0 and t.meta[M_BOOKINGS] == 0
+        reason = REASON_RESOURCES if short > 0 or several else REASON_BOOKED
     write_verdict(t, entry, task, reason, short)
+    return True
 
 
 # --- the end of a slice ----------------------------------------------------------------------------------------------

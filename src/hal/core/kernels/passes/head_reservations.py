@@ -115,7 +115,7 @@ def reserve(t: Tables, entry: int, task: int) -> None:
     """
     class_id = t.buckets[t.entries[entry, E_BUCKET], B_CLASS]
     shape = t.classes[class_id, C_SHAPE]
-    mine = _add_reservation(t, entry, task)
+    mine = add_reservation(t, entry, task)
     if t.meta[M_BACKFILL] == BACKFILL_NONE:
         t.planned[mine, V_KIND] = KIND_BLOCK
         return
@@ -132,11 +132,11 @@ def reserve(t: Tables, entry: int, task: int) -> None:
         found = t.classes[class_id, C_NODES] if apart else _choose_latest(t, mine, newly)
     else:
         found = _claim_nodes(t, mine, apart)
-    _hold_nodes(t, mine, found, shadow, line, stamp)
+    hold_nodes(t, mine, found, shadow, line, stamp)
 
 
 @inner
-def _add_reservation(t: Tables, entry: int, task: int) -> int:
+def add_reservation(t: Tables, entry: int, task: int) -> int:
     """A reservation without nodes and time."""
     mine = t.counts[COUNT_RESERVATIONS]
     t.counts[COUNT_RESERVATIONS] += 1
@@ -169,7 +169,7 @@ def _find_shadow(t: Tables, shape: int, nodes: int, stamp: int) -> tuple[int, in
     if may_keep and kept_line(t, shape) >= 0:
         line = ready_line(t, shape)
     if line < 0:
-        newly, shadow, line = _project(t, shape, stamp, _list_due(t), nodes, INF, may_keep)
+        newly, shadow, line = project(t, shape, stamp, list_due(t), nodes, INF, may_keep)
         if line < 0:
             return newly, shadow, -1
     if must_share(t, shape, nodes):
@@ -199,7 +199,7 @@ def _ready_in_one(t: Tables, line: int, shape: int, nodes: int) -> int:
 
 
 @inner
-def _list_due(t: Tables) -> int:
+def list_due(t: Tables) -> int:
     """List the planned ends of this slice's starts, which are not in the tree of running attempts yet; how many."""
     now = t.pass_record[PASS_NOW]
     first = t.pass_record[PASS_FIRST_START]
@@ -218,7 +218,7 @@ def _list_due(t: Tables) -> int:
 
 
 @inner
-def _project(
+def project(
     t: Tables, shape: int, stamp: int, due: int, nodes: int, until: int, may_keep: bool
 ) -> tuple[int, int, int]:
     """Project releases in the order of time up to `until` or, with all of that instant, until `nodes` nodes fit.
@@ -319,15 +319,15 @@ def _find_shadow_between_bookings(t: Tables, entry: int, stamp: int) -> tuple[in
     since = licence_shadow(t, shape, t.entries[entry, E_PLANNED], t.pass_record[PASS_WALL])
     if since < 0:
         return 0, -1
-    due = _list_due(t)
-    newly, _shadow, _line = _project(t, shape, -stamp, due, INF, INF, False)
+    due = list_due(t)
+    newly, _shadow, _line = project(t, shape, -stamp, due, INF, INF, False)
     nodes = t.classes[class_id, C_NODES]
     if must_share(t, shape, nodes):
         shadow = _choose_in_one_between_bookings(t, shape, nodes, since, newly)
     else:
         shadow = _choose_between_bookings(t, shape, nodes, since, newly)
     if shadow >= 0:
-        newly, _shadow, _line = _project(t, shape, stamp, due, INF, shadow, False)
+        newly, _shadow, _line = project(t, shape, stamp, due, INF, shadow, False)
     return newly, shadow
 
 
@@ -340,7 +340,7 @@ def _choose_between_bookings(t: Tables, shape: int, nodes: int, since: int, newl
     wall = t.pass_record[PASS_WALL]
     ready = t.scratch[SCRATCH_ENDS]
     values = t.scratch[SCRATCH_SHAPES]
-    _list_ready_nodes(t, shape, newly)
+    list_ready_nodes(t, shape, newly)
     at = since
     tries = 0
     # Each round begins where a booking ends on some node: later than the one before.
@@ -381,7 +381,7 @@ def _choose_in_one_between_bookings(t: Tables, shape: int, nodes: int, since: in
     wall = t.pass_record[PASS_WALL]
     ready = t.scratch[SCRATCH_ENDS]
     level = level_within(t, shape)
-    _list_ready_nodes(t, shape, newly)
+    list_ready_nodes(t, shape, newly)
     best = INF
     for k in range(first_domain(t, level), last_domain(t, level)):
         domain = t.listed[k]
@@ -430,7 +430,7 @@ def _between_bookings_of(t: Tables, domain: int, shape: int, nodes: int, since: 
 
 
 @inner
-def _list_ready_nodes(t: Tables, shape: int, newly: int) -> None:
+def list_ready_nodes(t: Tables, shape: int, newly: int) -> None:
     """List for each node when it comes to fit, beside bookings; INF where it never does or is reserved already."""
     resources = t.meta[M_RESOURCES]
     cset = t.shapes[shape, S_CSET]
@@ -538,7 +538,7 @@ def _claim_nodes(t: Tables, mine: int, apart: bool) -> int:
 
 
 @inner
-def _hold_nodes(t: Tables, mine: int, found: int, shadow: int, line: int, stamp: int) -> None:
+def hold_nodes(t: Tables, mine: int, found: int, shadow: int, line: int, stamp: int) -> None:
     """Reserve the nodes that were written, and note what is left on each at the shadow beside the reservation."""
     shape = t.classes[t.planned[mine, V_CLASS], C_SHAPE]
     offset = t.planned[mine, V_FIRST]

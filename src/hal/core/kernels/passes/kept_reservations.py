@@ -7,9 +7,9 @@ better work; the others are copied into `planned`. SCRATCH_GIVEN_UP lists those 
 from __future__ import annotations
 
 from hal.core.kernels.nodes.rows import compete, reserve_node
+from hal.core.kernels.passes.groups import class_waits_for_booking, fits_ever, next_group
 from hal.core.kernels.passes.strict_queues import close_queue
 from hal.core.kernels.preemption.searched import search_at
-from hal.core.kernels.rules.booked import waits_for_booking
 from hal.core.kernels.rules.ledgers import full_ledger, ledger_wakes
 from hal.core.kernels.structures.bounds import goes_on
 from hal.core.kernels.structures.jit import inner
@@ -21,7 +21,8 @@ from hal.core.kernels.structures.layout import (
     B_INSERT,
     B_OFFSET,
     B_OWNER,
-    C_NODES,
+    C_FOLLOWS,
+    C_NEXT,
     C_SHAPE,
     COUNT_RESERVATIONS,
     COUNT_RESERVED,
@@ -41,6 +42,7 @@ from hal.core.kernels.structures.layout import (
     M_PARKED_WAKE,
     M_RESERVATIONS,
     M_SHAPES,
+    MAX_GROUPS,
     O_QUEUE,
     PASS_CLOSED_STAMP,
     PASS_FULL,
@@ -50,7 +52,6 @@ from hal.core.kernels.structures.layout import (
     Q_NODE,
     Q_RESERVATION,
     S_CLOSED,
-    S_EVER,
     S_OPEN,
     S_OPEN_STAMP,
     S_WAKE,
@@ -59,6 +60,7 @@ from hal.core.kernels.structures.layout import (
     V_DIRTY,
     V_ENTRY,
     V_FIRST,
+    V_JOB,
     V_KIND,
     V_NODES,
     V_START,
@@ -83,6 +85,43 @@ def is_closed(t: Tables, shape: int) -> bool:
                 break
         t.shapes[shape, S_CLOSED] = 2 * stamp + closed
     return bool(t.shapes[shape, S_CLOSED] & 1)
+
+
+@inner
+def class_is_closed(t: Tables, class_id: int) -> bool:
+    """Whether a job that competes with a class, or with one of its groups, has a reservation already."""
+    for _ in range(MAX_GROUPS):
+        if is_closed(t, t.classes[class_id, C_SHAPE]):
+            return True
+        class_id = next_group(t, class_id)
+        if class_id < 0:
+            break
+    return False
+
+
+@inner
+def class_is_parked(t: Tables, bucket: int, queue: int) -> bool:
+    """`is_parked`, of all groups of what waits in a bucket."""
+    class_id = t.buckets[bucket, B_CLASS]
+    for _ in range(MAX_GROUPS):
+        if not is_parked(t, bucket, t.classes[class_id, C_SHAPE], queue):
+            return False
+        class_id = next_group(t, class_id)
+        if class_id < 0:
+            break
+    return True
+
+
+@inner
+def _competes(t: Tables, class_id: int, shape: int) -> bool:
+    """Whether a class, or one of its groups, competes with a shape."""
+    for _ in range(MAX_GROUPS):
+        if compete(t, t.classes[class_id, C_SHAPE], shape):
+            return True
+        class_id = next_group(t, class_id)
+        if class_id < 0:
+            break
+    return False
 
 
 @inner
@@ -116,7 +155,7 @@ def keep_reservations(t: Tables) -> None:
     stamp = t.pass_record[PASS_STAMP]
     t.pass_record[PASS_GIVEN_UP] = 0
     for k in range(t.meta[M_RESERVATIONS]):
-        if _has_ended(t, k):
+        if _job_has_ended(t, k):
             _give_up(t, k)
         else:
             t.entries[t.reservations[k, V_ENTRY], E_STAMP] = stamp
@@ -161,6 +200,19 @@ def _has_ended(t: Tables, k: int) -> bool:
         return bool(now >= t.reservations[k, V_START])
     since = t.entries[entry, E_BLOCKED_AT]
     return bool(t.reservations[k, V_KIND] == KIND_NEVER and since >= 0 and now - since >= t.meta[M_CLAIM_AFTER])
+
+
+@inner
+def _job_has_ended(t: Tables, k: int) -> bool:
+    """Whether a reservation ends by itself, or that of another group of its job, which are its neighbours."""
+    if _has_ended(t, k):
+        return True
+    if t.classes[t.reservations[k, V_CLASS], C_NEXT] == 0 and t.classes[t.reservations[k, V_CLASS], C_FOLLOWS] == 0:
+        return False
+    for other in range(max(k - MAX_GROUPS, 0), min(k + MAX_GROUPS, t.meta[M_RESERVATIONS])):
+        if t.reservations[other, V_JOB] == t.reservations[k, V_JOB] and _has_ended(t, other):
+            return True
+    return False
 
 
 @inner
@@ -220,7 +272,7 @@ def _give_up_overtaken(t: Tables) -> None:
             if key > last_key or (key == last_key and t.buckets[bucket, B_HEAD_JOB] > last_job):
                 continue  # no reservation that is kept ranks behind it
             if _is_overtaken(t, bucket, last):
-                _give_up_rivals(t, t.classes[t.buckets[bucket, B_CLASS], C_SHAPE])
+                _give_up_rivals(t, t.buckets[bucket, B_CLASS])
                 more = t.pass_record[PASS_GIVEN_UP] < t.meta[M_RESERVATIONS]
                 for s in range(t.meta[M_SHAPES]):
                     t.shapes[s, S_OPEN_STAMP] = 0  # more is given up than when it was asked
@@ -230,30 +282,32 @@ def _give_up_overtaken(t: Tables) -> None:
 def _is_overtaken(t: Tables, bucket: int, last: int) -> bool:
     """Whether the first job of a bucket could start or reserve but for reservations that all rank behind it."""
     class_id = t.buckets[bucket, B_CLASS]
-    shape = t.classes[class_id, C_SHAPE]
     queue = t.owners[t.buckets[bucket, B_OWNER], O_QUEUE]
-    if t.queues[queue, Y_SHUT] != 0 or t.shapes[shape, S_EVER] < t.classes[class_id, C_NODES]:
+    if t.queues[queue, Y_SHUT] != 0 or not fits_ever(t, class_id):
         return False
-    if t.pass_record[PASS_FULL] == 0 and is_parked(t, bucket, shape, queue):
+    if t.pass_record[PASS_FULL] == 0 and class_is_parked(t, bucket, queue):
         return False
     head = t.buckets[bucket, B_HEAD]
     if t.entries[head, E_STAMP] == t.pass_record[PASS_STAMP] or not _is_ahead(t, head, last):
         return False
     rival = False
     for k in range(t.meta[M_RESERVATIONS]):
-        if _is_kept(t, k) and compete(t, shape, t.classes[t.reservations[k, V_CLASS], C_SHAPE]):
+        if _is_kept(t, k) and _competes(t, class_id, t.classes[t.reservations[k, V_CLASS], C_SHAPE]):
             if _is_ahead(t, t.reservations[k, V_ENTRY], head):
                 return False
             rival = True
     wall = t.entries[head, E_WALL]
     if not rival or full_ledger(t, bucket, wall) >= 0:
         return False
-    return not waits_for_booking(t, shape, t.classes[class_id, C_NODES], t.pass_record[PASS_NOW], wall)
+    return not class_waits_for_booking(t, class_id, t.pass_record[PASS_NOW], wall)
 
 
 @inner
-def _give_up_rivals(t: Tables, shape: int) -> None:
-    """Give up all reservations that compete with a shape."""
+def _give_up_rivals(t: Tables, class_id: int) -> None:
+    """Give up all reservations that compete with a class, each with those of the other groups of its job."""
     for k in range(t.meta[M_RESERVATIONS]):
-        if _is_kept(t, k) and compete(t, shape, t.classes[t.reservations[k, V_CLASS], C_SHAPE]):
-            _give_up(t, k)
+        if _is_kept(t, k) and _competes(t, class_id, t.classes[t.reservations[k, V_CLASS], C_SHAPE]):
+            entry = t.reservations[k, V_ENTRY]
+            for other in range(t.meta[M_RESERVATIONS]):
+                if t.reservations[other, V_ENTRY] == entry:
+                    _give_up(t, other)

@@ -15,6 +15,7 @@ from hal.core.kernels.structures.layout import (
     B_CLASS,
     B_OWNER,
     C_AFFINE,
+    C_NEXT,
     C_NODES,
     E_BUCKET,
     E_FIRST,
@@ -101,6 +102,8 @@ def search_at(t: Tables, entry: int, task: int) -> int:
         return INF
     if t.meta[M_AFFINE] != 0 and t.classes[t.buckets[bucket, B_CLASS], C_AFFINE] == 1:
         return INF  # a claim would keep others away, or draw them near, before anything of it runs
+    if t.classes[t.buckets[bucket, B_CLASS], C_NEXT] != 0:
+        return INF  # nothing is taken from others for several groups at once
     if not _may_search(t, bucket):
         return INF
     job = t.entries[entry, E_JOB]

@@ -12,6 +12,8 @@ from hal.core.kernels.structures.jit import inner, kernel
 from hal.core.kernels.structures.layout import (
     B_CLASS,
     B_OWNER,
+    C_FOLLOWS,
+    C_NEXT,
     C_NODES,
     C_SHAPE,
     G_COHORT,
@@ -32,7 +34,9 @@ from hal.core.kernels.structures.layout import (
     LEDGER_TASKS,
     M_CLOCK,
     M_EPOCH,
+    M_GROUPS,
     M_RUN_TOP,
+    MAX_GROUPS,
     MODE_SHRINK,
     O_LEDGER,
     O_LEDGERS,
@@ -52,7 +56,7 @@ def ask_of(t: Tables, ledger: int, class_id: int, wall: int) -> int:
     """What one start of a class takes from a ledger; INF where it cannot be told (hours without a walltime)."""
     kind = t.ledgers[ledger, G_KIND]
     if kind == LEDGER_TASKS:
-        return 1
+        return 1 - int(t.classes[class_id, C_FOLLOWS])  # all groups of a job are one task
     amount = t.request[t.ledgers[ledger, G_RESOURCE], t.classes[class_id, C_SHAPE]] * t.classes[class_id, C_NODES]
     if kind == LEDGER_RESOURCE or amount == 0:
         return int(amount)
@@ -71,10 +75,24 @@ def full_ledger(t: Tables, bucket: int, wall: int) -> int:
     for i in range(first, first + t.owners[owner, O_LEDGERS]):
         ledger = t.owner_ledgers[i]
         if t.ledgers[ledger, G_LIMIT] < INF:
-            ask = ask_of(t, ledger, t.buckets[bucket, B_CLASS], wall)
+            class_id = t.buckets[bucket, B_CLASS]
+            several = t.meta[M_GROUPS] != 0
+            ask = ask_of_groups(t, ledger, class_id, wall) if several else ask_of(t, ledger, class_id, wall)
             if ask > 0 and ask > t.ledgers[ledger, G_LIMIT] - t.ledgers[ledger, G_USED]:
                 return int(ledger)
     return -1
+
+
+@inner
+def ask_of_groups(t: Tables, ledger: int, class_id: int, wall: int) -> int:
+    """What one start of a class takes, with those of the other groups of its job."""
+    total = 0
+    for _ in range(MAX_GROUPS):
+        total = min(total + ask_of(t, ledger, class_id, wall), INF)
+        class_id = t.classes[class_id, C_NEXT] - 1
+        if class_id < 0:
+            break
+    return int(total)
 
 
 @inner

@@ -458,6 +458,14 @@ class ScratchTables(Group, group="scratch"):
         PLANNED, RESOURCES + L.Q_EXTRA, columns="Q", growth=SCRATCH, row="node of one, below COUNT_RESERVED",
         holds="node, reservation, what is free there beside it, base units",
     )  # fmt: skip
+    group_ready: Table = table(
+        L.MAX_GROUPS, NODES, growth=SCRATCH, row="group, node", holds="when a node comes to do for a group, ms",
+    )  # fmt: skip
+    group_mask: Ints = table(NODES, growth=SCRATCH, row="node", holds="for which groups it does: a bit for each")
+    group_sets: Table = table(
+        2, 1 << L.MAX_GROUPS, growth=SCRATCH, row="0: nodes to spare, 1: nodes that do for just these; set of groups",
+        holds="nodes",
+    )  # fmt: skip
     heap: Table = table(
         BUCKETS, L.HEAP_SIZE, columns="H", growth=SCRATCH, row="candidate, below PASS_HEAP",
         holds="lane, rank, job, bucket", invariant="a heap, least first",

@@ -101,7 +101,8 @@ M_PARTED: Final = 81  # 1 = an attempt of such a class came or went, or such a c
 M_GPU_WHOLE: Final = 82  # which resource is the GPUs that nobody shares, and which the largest part of one; -1
 M_GPU_PART: Final = 83
 M_PREFERS: Final = 84  # 1 = some class or queue prefers some nodes to others
-META_SIZE: Final = 85
+M_GROUPS: Final = 85  # 1 = there are, or were, jobs with several groups of nodes
+META_SIZE: Final = 86
 
 # --- entries: a run of alike waiting tasks of one job ---------------------------------------------------------------
 E_JOB: Final = 0
@@ -175,7 +176,11 @@ C_MOVABLE: Final = 3  # 1 = its running work may be moved for a gang
 C_AFFINE: Final = 4  # 1 = a term of affinity is its own, or names it; 2 = only a preferred one
 C_PREFERENCE: Final = 5  # what it prefers, 0 = nothing
 C_SCORES: Final = 6  # 1 + its line of a plugin's scores that depend on what it prefers, 0 = it has none
-CLASS_SIZE: Final = 8
+C_NEXT: Final = 7  # of a job with several groups of nodes: class of the next one + 1; 0 = none
+C_FOLLOWS: Final = 8  # 1 = it starts only together with the first group of its job
+CLASS_SIZE: Final = 16
+MAX_GROUPS: Final = 8
+"""Groups of nodes of one job."""
 
 S_FIT: Final = 0  # nodes where it fits now; of those in one domain the most, where its nodes must be in one
 S_FROM: Final = 1  # no node before this one fits (first-fit starts here)

@@ -36,6 +36,7 @@ from hal.core.kernels.structures.layout import (
     BAD_PRIORITY,
     BAD_TASKS,
     BAD_TIME,
+    C_FOLLOWS,
     C_REFS,
     C_SHAPE,
     E_ATTEMPT,
@@ -72,6 +73,7 @@ from hal.core.kernels.structures.layout import (
     M_ENTRY_TOP,
     M_EPOCH,
     M_FAULT,
+    M_GROUPS,
     M_INSERTS,
     M_LAST_JOB,
     M_LAST_KEY,
@@ -240,14 +242,24 @@ def forget_reservation(t: Tables, slot: int) -> None:
         if reservation < t.meta[M_RESERVATIONS] and t.reservations[reservation, V_ENTRY] == slot:
             free_reservation(t, reservation)
             t.reservations[reservation, V_ENTRY] = -1
+            for k in range(t.meta[M_RESERVATIONS] if t.meta[M_GROUPS] != 0 else 0):
+                if t.reservations[k, V_ENTRY] == slot:  # of another group of its job
+                    t.reservations[k, V_ENTRY] = -1
+                    mark_reservation(t, k)
         t.entries[slot, E_RESERVED] = -1
         mark_reservation(t, reservation)
 
 
 @inner
+def follows(t: Tables, slot: int) -> bool:
+    """Whether an entry is that of a group that starts only with the first one of its job, and never by itself."""
+    return bool(t.meta[M_GROUPS] != 0 and t.classes[t.buckets[t.entries[slot, E_BUCKET], B_CLASS], C_FOLLOWS] != 0)
+
+
+@inner
 def settle(t: Tables, slot: int) -> None:
     """Put an entry that is aside where it belongs: bucket, timer, or aside."""
-    if t.entries[slot, E_HELD] != 0 or t.entries[slot, E_ELIGIBLE] >= INF:
+    if t.entries[slot, E_HELD] != 0 or t.entries[slot, E_ELIGIBLE] >= INF or follows(t, slot):
         t.entries[slot, E_WHERE] = WHERE_ASIDE
     elif t.entries[slot, E_ELIGIBLE] > t.meta[M_CLOCK] and t.entries[slot, E_ELIGIBLE] > t.entries[slot, E_SUBMIT]:
         tree_node(t.rank, slot, t.entries[slot, E_ELIGIBLE], t.entries[slot, E_JOB], t.entries[slot, E_FIRST], 0)

@@ -152,6 +152,7 @@ from hal.core.kernels.work.pending import (
     bucket_of,
     drop_entry,
     exit_bucket,
+    follows,
     leave_bucket,
     link_new,
     mark_dirty,
@@ -401,7 +402,8 @@ def open_from_entry(at: Any, slot: int, start: int, now: int, rows: Ints, first:
     t.entries[slot, E_FIRST] += 1
     t.entries[slot, E_TASKS] -= 1
     if t.entries[slot, E_TASKS] == 0:
-        exit_bucket(t, slot)
+        if not follows(t, slot):
+            exit_bucket(t, slot)
         t.entries[slot, E_RESERVED] = -1
         drop_entry(t, slot)
     else:
@@ -492,7 +494,7 @@ def _keep_reservations(t: Tables, reservations: Table, reserved: Table, now: int
             t.meta[M_LAST_KEY] = key
             t.meta[M_LAST_JOB] = job
         slot = reservations[k, V_ENTRY]
-        if slot >= 0:
+        if slot >= 0 and (k == 0 or reservations[k - 1, V_ENTRY] != slot):  # of several groups it knows the first
             t.entries[slot, E_RESERVED] = k
             if t.entries[slot, E_BLOCKED_AT] < 0:
                 t.entries[slot, E_BLOCKED_AT] = now

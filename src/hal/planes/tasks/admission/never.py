@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from hal.core.engine.classes import ClassSpec
 from hal.core.model import Duration, JobSpec, Never, Reason, Resources, SpecError, format_amount, format_duration
+from hal.core.model.groups import total_request
 from hal.core.model.occurrences import current_occurrence
 from hal.core.model.policy import Booking, Limit, Policy
 from hal.core.model.policy_scope import Owner, ledger, ledger_text
@@ -24,6 +25,7 @@ from hal.planes.tasks.engine.view import EngineView
 _FIRST_SHIFTED_BIT: Final = 59
 """Resource-hours of more bits than this are counted in coarser units, as the engine counts them."""
 _HOUR_S: Final = 3_600
+_PER: Final = (" per node", " in all groups together")
 
 
 class NeverStartsError(SpecError):
@@ -64,7 +66,7 @@ def _beyond(spec: JobSpec, limit: Limit, policy: Policy, owner: Owner) -> Never 
         return Never(reason=Reason.LIMIT, because=f"{who} allows 0 tasks at once", until=raised)
     on_nodes = f" on {spec.nodes} nodes" if spec.nodes > 1 else ""
     for name, own in (limit.resources or Resources()).items():
-        asked = spec.request.get(name, 0) * spec.nodes
+        asked = total_request(spec).get(name, 0)
         most = _with_borrowed(limit, name, own, asked, policy)
         if asked > most:
             shared = f" and its cohort '{limit.cohort}'" if limit.cohort else ""
@@ -72,10 +74,10 @@ def _beyond(spec: JobSpec, limit: Limit, policy: Policy, owner: Owner) -> Never 
                 reason=Reason.LIMIT, resource=name, asked=asked, available=most, until=raised,
                 because=f"{who}{shared} allow{'' if shared else 's'} {format_amount(name, most)} {name} at once and "
                 f"this asks for {format_amount(name, asked)}{on_nodes}",
-                mend=f"ask for at most {format_amount(name, most // spec.nodes)} {name}{on_nodes and ' per node'}",
+                mend=f"ask for at most {_each(spec, name, most)} {name}{on_nodes and _PER[bool(spec.groups)]}",
             )  # fmt: skip
     for name, hours in (limit.hours or Resources()).items():
-        asked = spec.request.get(name, 0) * spec.nodes
+        asked = total_request(spec).get(name, 0)
         if not asked:
             continue
         allowed = f"{who} allows {format_amount(name, hours)} {name}-hours each {format_duration(limit.period)}"
@@ -94,6 +96,10 @@ def _beyond(spec: JobSpec, limit: Limit, policy: Policy, owner: Owner) -> Never 
                 because=f"{allowed} and this asks for {format_amount(name, asked * seconds // _HOUR_S)}",
             )  # fmt: skip
     return None
+
+
+def _each(spec: JobSpec, name: str, most: int) -> str:
+    return format_amount(name, most if spec.groups else most // spec.nodes)
 
 
 def _with_borrowed(limit: Limit, name: str, own: int, asked: int, policy: Policy) -> int:

@@ -13,6 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hal.core.model import Duration, HALError, JobSpec, Resources, format_amount
+from hal.core.model.groups import total_request
 from hal.core.model.policy import Limit, Policy
 from hal.core.model.policy_scope import Ledger, Owner, ledger, ledger_text
 from hal.planes.tasks.admission.policy_rules import LimitsByOwner, admitted
@@ -141,8 +142,11 @@ class Judge:
             use.running += active
             use.pending += wanted_tasks(job.spec, waits, len(job.active))
             if active:
-                for name, amount in job.spec.request.items():
-                    use.resources[name] = use.resources.get(name, 0) + amount * nodes
+                each, times = job.spec.request, nodes
+                if job.spec.groups:
+                    each, times = total_request(job.spec), active
+                for name, amount in each.items():
+                    use.resources[name] = use.resources.get(name, 0) + amount * times
 
     def _over(self, key: tuple[str, Ledger], use: _Use) -> Iterable[OverLimit]:
         limit: Limit = self._policies[1].limits[key[0]]

@@ -31,6 +31,7 @@ from hal.core.model import (
     format_amount,
     format_duration,
 )
+from hal.core.model.groups import total_request
 from hal.core.model.job import MAX_PRIORITY
 from hal.core.model.occurrences import current_occurrence
 from hal.core.model.policy import Account, Booking, Limit, Policy, Qos, Queue
@@ -166,13 +167,21 @@ def with_defaults(spec: JobSpec, policy: Policy, known: LimitsByOwner | None = N
 def _with_default_request(spec: JobSpec, queue: Queue) -> JobSpec:
     """The spec with what its queue gives of resources that it does not name; of cpu, one core if nobody says more."""
     given: Mapping[str, int] = queue.default_request or {}
-    asked = dict(spec.request)
-    if spec.request.says_cpu is False:
+    if spec.groups:
+        groups = tuple(replace(group, request=_completed(group.request, given)) for group in spec.groups)
+        return replace(spec, groups=groups, request=groups[0].request)
+    asked = _completed(spec.request, given)
+    return spec if asked is spec.request else replace(spec, request=asked)
+
+
+def _completed(request: Resources, given: Mapping[str, int]) -> Resources:
+    asked = dict(request)
+    if request.says_cpu is False:
         asked["cpu"] = given.get("cpu", DEFAULT_CPU_MILLI)
-    elif spec.request.says_cpu:
+    elif request.says_cpu:
         asked.setdefault("cpu", 0)
-    asked = {**given, **asked}
-    return spec if Resources(asked) == spec.request else replace(spec, request=Resources(asked))
+    completed = Resources({**given, **asked})
+    return request if completed == request else completed
 
 
 def _if_lost(spec: JobSpec, queue: Queue) -> OnNodeLost | None:
@@ -325,7 +334,13 @@ def _check_size(spec: JobSpec, limits: list[Limit], policy: Policy) -> None:
                 hint=f"ask for at most {limit.max_nodes}",
             )
         for name, most in (limit.max_job or Resources()).items():
-            asked = spec.request.get(name, 0) * spec.nodes
+            asked = total_request(spec).get(name, 0)
+            if asked > most and spec.groups:
+                raise SpecError(
+                    f"groups: {format_amount(name, asked)} {name} in all; limit '{limit.name}' "
+                    f"({_where(limit, spec, policy)}) allows {format_amount(name, most)} for one task",
+                    hint=f"ask for at most {format_amount(name, most)} {name} in all groups together",
+                )
             if asked > most:
                 nodes = f" on {spec.nodes} nodes" if spec.nodes > 1 else ""
                 raise SpecError(

@@ -11,10 +11,11 @@ from msgspec.structs import replace
 
 from hal.core.engine.plan import Rows, StartRows
 from hal.core.lifecycle import TASK, TaskEvent, transition
-from hal.core.model import AttemptState, EventKind, InternalError, StepId, TaskState
+from hal.core.model import AttemptState, EventKind, InternalError, JobSpec, StepId, TaskState
 from hal.core.model.devices import HeldGpus
 from hal.core.model.facts import Facts, GpuFacts, SliceFacts
 from hal.core.model.gpu_slices import gpu_milli
+from hal.core.model.groups import group_of
 from hal.planes.tasks.attempts.credit import CREDIT_MS, credit_now, first_untried
 from hal.planes.tasks.attempts.step_templates import extension_template, holding_template, step_template
 from hal.planes.tasks.live.attempt import Attempt
@@ -22,7 +23,7 @@ from hal.planes.tasks.live.job import LiveJob
 from hal.planes.tasks.live.task_ranges import TaskRange, locate, take
 from hal.planes.tasks.submitter import ENGINE
 from hal.planes.tasks.table.extensions import BASE
-from hal.planes.tasks.table.orders import OF_EXTENSIONS
+from hal.planes.tasks.table.orders import OF_EXTENSIONS, OF_GROUPS
 from hal.planes.tasks.table.propagation import settle
 from hal.planes.tasks.table.table import JobTable
 from hal.wire.bounds import MAX_DEVICE_FILES
@@ -53,18 +54,23 @@ def allocate(
     last_job = 0
     job: LiveJob | None = None
     taken: list[int] = []
-    refused = 0
+    refused = merged = 0
     for job_id, task, number, offset, width, _ in starts.tolist():
         if job is None or job_id != last_job:
             _take_out(job, taken)
             job, last_job, taken = table.touch(job_id), job_id, []
+        if task and job.request.groups:
+            merged += 1  # a group of its first task: a plan has them one after the other
+            continue
         task_range = locate(job.ranges, task)
         if task_range is None or task_range.attempt != number:
             raise InternalError(f"the engine started attempt {number} of {job_id}.{task}, which does not wait for it")
+        if job.request.groups:
+            width = job.spec.nodes
         nodes = tuple(names[offset : offset + width])
-        gpus = _bind_gpus(table, job, nodes) if gpu_milli(job.spec.request) else ()
+        gpus = _bind_gpus(table, job, nodes) if _asks_for_gpus(job.spec) else ()
         if gpus is None:
-            table.draft.feed.refuse(job_id, task, number)
+            table.draft.feed.refuse(job, task, number)
             refused += 1
             continue
         _begin_attempt(table, job, task_range, task, nodes, epoch, now_ms, gpus=gpus)
@@ -75,7 +81,7 @@ def allocate(
         if credit:
             _hand_out_credit(table, table.jobs[job_id], nodes_given, epoch, now_ms)
         settle(table, table.touch(job_id), now_ms, ENGINE)
-    return len(starts) - refused
+    return len(starts) - refused - merged
 
 
 def _begin_attempt(
@@ -117,16 +123,23 @@ def _begin_attempt(
     order_start(table, job, attempt)
 
 
+def _asks_for_gpus(spec: JobSpec) -> bool:
+    return gpu_milli(spec.request) > 0 or any(gpu_milli(group.request) > 0 for group in spec.groups)
+
+
 def _bind_gpus(table: JobTable, job: LiveJob, nodes: tuple[str, ...]) -> tuple[HeldGpus, ...] | None:
     """Choose GPUs for a new attempt on each of its nodes, in rank order, and hold them; () where no node binds any.
 
     None: an attempt that the same plan starts there has taken what would hold it. That happens only where what is left
     of GPUs is no sum: the engine is told of it when it has made a plan, not in the middle of one.
     """
+    request, groups = job.spec.request, job.spec.groups
     gpus: list[HeldGpus] = []
-    for node in nodes:
+    for rank, node in enumerate(nodes):
         row = table.nodes.get(node)
-        held = () if row is None else table.gpus.bind(row, job.spec.request)
+        if groups:
+            request = groups[group_of(groups, rank)].request
+        held = () if row is None or not gpu_milli(request) else table.gpus.bind(row, request)
         if held is None and table.gpus.tells:
             return None
         gpus.append(held or ())
@@ -195,8 +208,13 @@ def order_start(table: JobTable, job: LiveJob, attempt: Attempt, only: Collectio
         key = job.id if not (job.spec.first_node and step.rank) else -job.id
         if extension:
             key = job.id + OF_EXTENSIONS
+        group = None
+        if job.spec.groups:
+            place = group_of(job.spec.groups, step.rank)
+            group = job.spec.groups[place]
+            key = (job.id + OF_GROUPS * (1 + place)) * (1 if key > 0 else -1)
         if key not in orders.templates:
-            template = step_template(job, table.step_secret, table.reached_at)
+            template = step_template(job, table.step_secret, table.reached_at, group)
             if extension:
                 template = extension_template(template, job.active.get(BASE), table.address_of)
             orders.templates[key] = template if key > 0 else holding_template(template)

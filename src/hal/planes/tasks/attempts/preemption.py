@@ -35,6 +35,7 @@ def preempt(table: JobTable, moves: Moves, now_ms: int) -> int:
     Raises:
         InternalError: an attempt is not active.
     """
+    moves = _of_tasks(table, moves)
     columns = ("mode", "grace_ms", "for_job", "lent", "at_ms")
     for job_id, task, number, mode, grace_ms, for_job, lent, alone_ms in _of(moves, *columns):
         job, attempt = _active(table, job_id, task, number)
@@ -85,6 +86,12 @@ def resume(table: JobTable, moves: Moves, now_ms: int) -> int:
             table.draft.order(node).resumes.append(step)
         table.draft.note(EventKind.ATTEMPTS_RESUMED, ENGINE, job.trace_id, job_id, f"{job_id}.{task}.{number}")
     return _settle(table, moves, now_ms)
+
+
+def _of_tasks(table: JobTable, moves: Moves) -> Moves:
+    """Without those of other groups than the first, which to the engine are tasks of their own."""
+    kept = [at for at, move in enumerate(moves) if not (move["task"] and table.touch(int(move["job"])).request.groups)]
+    return moves if len(kept) == len(moves) else moves[kept]
 
 
 def _suspend(table: JobTable, job: LiveJob, attempt: Attempt, preemption: Preemption) -> None:

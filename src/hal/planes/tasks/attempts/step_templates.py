@@ -15,6 +15,8 @@ from hal.core.model.bundle import FILES_GATE, STAGE_MS
 from hal.core.model.dialects import job_variables
 from hal.core.model.gate import GatePhase, GatePolicy
 from hal.core.model.gpu_slices import gpu_milli
+from hal.core.model.groups import GROUP, GROUP_CPUS, GROUPS, groups_text
+from hal.core.model.job import Group
 from hal.core.model.path_patterns import expand_path, values_of_job
 from hal.core.model.rank_variables import MASTER_ADDR, MASTER_PORT
 from hal.core.model.step_token import job_key
@@ -61,14 +63,15 @@ def extension_template(template: StepTemplate, base: Attempt | None, address_of:
     return replace(template, env=env, ranks=False, hostfile=0)
 
 
-def step_template(job: LiveJob, secret: str, reached_at: Mapping[str, str]) -> StepTemplate:
+def step_template(job: LiveJob, secret: str, reached_at: Mapping[str, str], group: Group | None = None) -> StepTemplate:
     """Command, limits and variables of the job's steps; the keeper adds those of the single step.
 
     Args:
         secret: by which this HAL knows its steps.
         reached_at: variables that say where it is reached from other machines.
+        group: on whose nodes they are, of a job with several.
     """
-    spec, request = job.spec, job.spec.request
+    spec, request = job.spec, job.spec.request if group is None else group.request
     cpu_milli, memory_bytes = request.get("cpu", 0), request.get("memory", 0)
     env = {**spec.env, **reached_at}
     env["HAL_JOB_ID"] = str(job.id)
@@ -85,6 +88,10 @@ def step_template(job: LiveJob, secret: str, reached_at: Mapping[str, str]) -> S
     if spec.ranks_per_node:
         env["HAL_RANKS_PER_NODE"] = str(spec.ranks_per_node)
         env.setdefault("OMP_NUM_THREADS", str(max(1, cpu_milli // 1000 // spec.ranks_per_node)))
+    if group is not None:
+        env[GROUP], env[GROUPS] = group.name, groups_text(spec.groups)
+        env[GROUP_CPUS] = ",".join(format_amount("cpu", one.request.get("cpu", 0)) for one in spec.groups)
+    own = group.command if group is not None else ()
     if spec.has_base:
         env["HAL_ELASTIC"] = "base"
         env["HAL_MIN_NODES"] = str(spec.nodes)
@@ -98,8 +105,8 @@ def step_template(job: LiveJob, secret: str, reached_at: Mapping[str, str]) -> S
     signal = spec.signal
     stdin, stdout, stderr = _streams(spec, job)
     return StepTemplate(
-        command=spec.command or spec.arguments,
-        script=spec.script,
+        command=own or spec.command or spec.arguments,
+        script="" if own else spec.script,
         env=env,
         workdir=spec.workdir,
         stdin=stdin,

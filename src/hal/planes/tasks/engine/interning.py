@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from hal.core.engine.classes import ClassSpec, Liking, Match, OwnerSpec, Preference, Requirement, Term
+from hal.core.engine.classes import ClassSpec, Liking, Match, OwnerSpec, Preference, Requirement, Term, grouped
 from hal.core.model import JobSpec, Resources
 from hal.core.model.affinity import affinity_of, followed, preferred_of
 from hal.core.model.devices import GPU, WHOLE, beside
@@ -81,6 +81,8 @@ class Interning:
         self._owner_of: dict[Owner, OwnerSpec] = {}
         self._of_extension: dict[tuple[int, int], tuple[ClassSpec, OwnerSpec, ClassSpec, OwnerSpec]] = {}
         """By the identities of what a job asks for and whose it is: both, and the same of its extensions."""
+        self._of_groups: dict[tuple[tuple[int, str], ...], tuple[list[ClassSpec], ClassSpec]] = {}
+        """By the identities of what each group asks for, and its name: these, and the class of all."""
         self._class_index: dict[int, int] = {}
         self._owner_index: dict[int, int] = {}
         self.classes: tuple[ClassSpec, ...] = ()
@@ -93,6 +95,8 @@ class Interning:
             pool: what its queue asks of nodes.
             asked: what work of its queue asks for beside GPUs, if it needs none.
         """
+        if spec.groups:
+            return self._class_of_groups(spec, pool, asked)
         if spec.sandbox:
             pool += _SANDBOXES
         licences = tuple(sorted(spec.licences.items())) if spec.licences else ()
@@ -128,6 +132,28 @@ class Interning:
                 found = replace(found, preference=preference)
             self._class_of[key] = found
         return found
+
+    def _class_of_groups(self, spec: JobSpec, pool: tuple[Constraint, ...], asked: Asked) -> ClassSpec:
+        """The class of the first group, which names those of the others: to the engine each group is a task."""
+        parts: list[ClassSpec] = []
+        for group in spec.groups:
+            alone = replace(
+                spec,
+                groups=(),
+                nodes=group.nodes,
+                request=group.request,
+                constraints=spec.constraints + group.constraints,
+                licences={} if parts else spec.licences,
+            )
+            parts.append(self.class_of(alone, pool, asked))
+        key = tuple((id(part), group.name) for part, group in zip(parts, spec.groups, strict=True))
+        found = self._of_groups.get(key)
+        if found is None or found[0] != parts:
+            if len(self._of_groups) >= MAX_INTERNED:
+                self._of_groups.clear()
+            named = [replace(part, group=group.name) for part, group in zip(parts, spec.groups, strict=True)]
+            found = self._of_groups[key] = parts, grouped(named)[0]
+        return found[1]
 
     def owner_of(self, owner: Owner) -> OwnerSpec:
         """Whose work it is."""

@@ -86,11 +86,11 @@ def _requeue_task(table: JobTable, job: LiveJob, attempt: Attempt, following: Ne
         table.enter(job, tasks)
     elif job.id in table.reshaped:
         # As the engine knows it, it would wait again as what was asked for when it started.
-        table.draft.feed.end(job.id, attempt.task, attempt.attempt, False, 0, now_ms)
+        table.draft.feed.end(job, attempt.task, attempt.attempt, False, 0, now_ms)
         table.enter(job, tasks)
     else:
         again = not job.hold and not job.window
-        table.draft.feed.end(job.id, attempt.task, attempt.attempt, again, eligible_ms if again else 0, now_ms)
+        table.draft.feed.end(job, attempt.task, attempt.attempt, again, eligible_ms if again else 0, now_ms)
 
 
 def _end_task(table: JobTable, job: LiveJob, attempt: Attempt, over: AttemptOver) -> None:
@@ -111,4 +111,4 @@ def _end_task(table: JobTable, job: LiveJob, attempt: Attempt, over: AttemptOver
     if over.reason is not None and of_job:
         job.reason = over.reason
     if not table.is_unknown_to_engine(job, attempt):
-        table.draft.feed.end(job.id, attempt.task, attempt.attempt, False, 0, row.ended_ms)
+        table.draft.feed.end(job, attempt.task, attempt.attempt, False, 0, row.ended_ms)

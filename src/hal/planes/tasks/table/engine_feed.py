@@ -1,6 +1,6 @@
 """Events for the engine, in the order in which they happened; neighbours of one kind become one block.
 
-Pure.
+Pure. A job with several groups of nodes has one task; to the engine each group is one, the first has its number.
 """
 
 from __future__ import annotations
@@ -81,6 +81,10 @@ class EngineFeed:
                 job.spec.deadline_ms,
             )
         )
+        for group, part in enumerate(job.request.groups, 1):
+            row = list(self._rows[-1])
+            row[1], row[4] = group, self._interning.class_index(part)
+            self._rows.append(tuple(row))
 
     def submit_pending_jobs(self, in_columns: PendingJobs, class_of: Callable[[JobSpec, str], ClassSpec]) -> None:
         """These jobs in columns begin to wait for resources.
@@ -97,15 +101,16 @@ class EngineFeed:
             )
         )
 
-    def withdraw(self, job: int, first: int, count: int) -> None:
+    def withdraw(self, job: LiveJob, first: int, count: int) -> None:
         """Waiting tasks leave the engine."""
         self._begin("withdraw")
-        self._rows.append((job, first, count))
+        self._rows.append((job.id, first, count + len(job.request.groups)))
 
-    def end(self, job: int, task: int, attempt: int, requeue: bool, eligible_ms: int, ended_ms: int) -> None:
+    def end(self, job: LiveJob, task: int, attempt: int, requeue: bool, eligible_ms: int, ended_ms: int) -> None:
         """An attempt has ended; with `requeue` its task waits again."""
         self._begin("end")
-        self._rows.append((job, task, attempt, int(requeue), eligible_ms, 0, ended_ms))
+        for group in range(1 + len(job.request.groups)):
+            self._rows.append((job.id, task + group, attempt, int(requeue), eligible_ms, 0, ended_ms))
 
     def adopt(self, job: LiveJob, attempt: Attempt, since_ms: int) -> None:
         """An attempt that the engine did not know holds what its job asks for on its one node, since then."""
@@ -133,10 +138,11 @@ class EngineFeed:
             )
         )
 
-    def refuse(self, job: int, task: int, attempt: int) -> None:
+    def refuse(self, job: LiveJob, task: int, attempt: int) -> None:
         """A start that was assumed does not happen: its task waits again, at the same place."""
         self._begin("refuse")
-        self._rows.append((job, task, attempt, 0, 0, -1))
+        for group in range(1 + len(job.request.groups)):
+            self._rows.append((job.id, task + group, attempt, 0, 0, -1))
 
     def update(self, job: int, priority: int, walltime_ms: int) -> None:
         """New limits of waiting tasks and running attempts."""

@@ -27,6 +27,10 @@ class Eviction(Struct, frozen=True):
 OF_EXTENSIONS: Final = 1 << 60
 """Added to a job's id: the key of the template of its extensions; more than any id."""
 
+OF_GROUPS: Final = 1 << 50
+"""Added to a job's id as often as says which group it is, from 1: the key of the template of that group's steps; more
+than any id."""
+
 
 class NodesNow(Struct, frozen=True):
     """The nodes that an elastic job has, for the step that leads its base."""
@@ -43,7 +47,7 @@ class Orders:
 
     templates: dict[int, StepTemplate] = field(default_factory=dict)
     """By job; by its negative id what its steps have in common on nodes where its command does not run, by its id and
-    `OF_EXTENSIONS` what its extensions have."""
+    `OF_EXTENSIONS` what its extensions have, and `OF_GROUPS` those on the nodes of a group."""
     starts: list[StepStart] = field(default_factory=list)
     """`template` holds that key; whoever frames them puts the position there."""
     lost: list[StepId] = field(default_factory=list)

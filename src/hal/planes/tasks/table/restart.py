@@ -237,24 +237,29 @@ def _adopted(table: JobTable) -> AllocationsAdopted | None:
                 table.gpus.take(attempt.nodes, attempt.gpus)
             start_ms = attempt.allocated_ms if attempt.started_ms is None else attempt.started_ms
             paused_ms = attempt.preemption.paused_ms if attempt.preemption else 0
-            rows.append(
-                (
-                    job.id,
-                    attempt.task,
-                    attempt.attempt,
-                    request,
-                    owner,
-                    job.priority,
-                    job.submit_ms,
-                    start_ms + paused_ms,
-                    walltime,
-                    -1,
-                    len(node_indices),
-                    len(attempt.nodes),
-                    job.spec.deadline_ms,
-                    *attempt.engine_state,
+            classes = [request, *(table.interning.class_index(part) for part in job.request.groups)]
+            widths = [group.nodes for group in job.spec.groups] or [len(attempt.nodes)]
+            offset = len(node_indices)
+            for group, (class_index, width) in enumerate(zip(classes, widths, strict=True)):
+                rows.append(
+                    (
+                        job.id,
+                        attempt.task + group,
+                        attempt.attempt,
+                        class_index,
+                        owner,
+                        job.priority,
+                        job.submit_ms,
+                        start_ms + paused_ms,
+                        walltime,
+                        -1,
+                        offset,
+                        width,
+                        job.spec.deadline_ms,
+                        *attempt.engine_state,
+                    )
                 )
-            )
+                offset += width
             node_indices.extend(names[name] for name in attempt.nodes)
     if not rows:
         return None

@@ -476,10 +476,10 @@ class JobTable:
         if task_range.state is not TaskState.PENDING or job.eligible_of(task_range) >= INF:
             return
         if not job.window:
-            self.draft.feed.withdraw(job.id, task_range.first, task_range.count)
+            self.draft.feed.withdraw(job, task_range.first, task_range.count)
             return
         for known in parts_within(job.fed, task_range.first, task_range.count):
-            self.draft.feed.withdraw(job.id, known.first, known.count)
+            self.draft.feed.withdraw(job, known.first, known.count)
         job.fed = tuple(take(job.fed, task_range.first, task_range.count))
 
     def refill_all(self) -> None:
@@ -497,7 +497,7 @@ class JobTable:
             return
         job.fed = wanted
         for task_range in array_window.missing(known, wanted):
-            self.draft.feed.withdraw(job.id, task_range.first, task_range.count)
+            self.draft.feed.withdraw(job, task_range.first, task_range.count)
         for task_range in array_window.missing(wanted, known):
             self._submit(job, task_range)
 

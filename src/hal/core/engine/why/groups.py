@@ -1,0 +1,90 @@
+"""Why a job with several groups of nodes waits: which group lacks what, or what keeps them from starting together.
+
+Pure, O(nodes x groups) a question; from the same counts that decide.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hal.core.engine.classes import ClassSpec
+from hal.core.engine.state import State
+from hal.core.engine.why.feasible import never_fits, offers_needed
+from hal.core.engine.why.foresight import RESERVED
+from hal.core.kernels.structures import layout as L
+from hal.core.model.units import format_amount, plural
+from hal.core.model.verdict import Reason, Verdict
+
+PLANNED_AHEAD: Final = "jobs with groups start under backfill none, easy and easy-sjbf; this HAL plans with {}"
+
+
+def groups_kept(state: State, job: int, class_id: int, spec: ClassSpec) -> Verdict | None:
+    """What keeps it whatever else runs: nodes that are down, that there are not, or a policy that plans all ahead."""
+    never = never_fits(state, spec)
+    if never is not None:
+        return never.verdict(job)
+    if state.keeps_timelines:
+        return Verdict(job=job, reason=Reason.CONSTRAINTS, message=PLANNED_AHEAD.format(state.config.backfill.value))
+    offers = offers_needed(state, spec)
+    if offers:
+        names = ", ".join(offers[:5])
+        return Verdict(
+            job=job, reason=Reason.OFFER, asked=spec.nodes, message=f"waits for machines that could be rented: {names}"
+        )
+    down = [
+        f"group {part.group} needs {plural(part.nodes, 'node')}; of those that could hold it {up or 'none'} "
+        f"{'is' if up < 2 else 'are'} up"
+        for part, up in _counts(state, class_id, spec, L.S_EVER)
+        if up < part.nodes
+    ]
+    return Verdict(job=job, reason=Reason.NODES_DOWN, asked=0, message="; ".join(down)) if down else None
+
+
+def groups_short(state: State, job: int, slot: int, class_id: int, spec: ClassSpec, now_ms: int, ahead: int) -> Verdict:
+    """Which groups lack nodes now. Where none does, the same nodes do for several groups, or others reserved them."""
+    fits = _counts(state, class_id, spec, L.S_FIT)
+    short = [(part, fit) for part, fit in fits if fit < part.nodes]
+    reservation = int(state.work.entries[slot, L.E_RESERVED])
+    starts_at_ms, basis = None, ""
+    if reservation >= 0 and state.work.reservations[reservation, L.V_KIND] == L.KIND_RESERVED:
+        starts_at_ms, basis = int(state.work.reservations[reservation, L.V_START]), RESERVED
+    if not short and reservation < 0 and not state.meta[L.M_RESERVATIONS]:
+        return Verdict(
+            job=job, reason=Reason.NOT_CONSIDERED, message="each group fits now; the next pass considers it",
+            position=ahead,
+        )  # fmt: skip
+    if not short and reservation < 0:
+        return Verdict(
+            job=job, reason=Reason.PRIORITY, position=ahead,
+            message="each group fits now, but what they need together is reserved for jobs ahead of it",
+        )  # fmt: skip
+    asked = sum(part.nodes for part, _ in fits)
+    if short:
+        lacks = "; ".join(
+            f"group {part.group} lacks {part.nodes - fit} of {plural(part.nodes, 'node')} with {_amounts(part)}"
+            for part, fit in short
+        )
+        others = [part.group for part, fit in fits if fit >= part.nodes]
+        ready = f"; {', '.join(others)} could start now" if others else ""
+        message = f"starts when all its groups fit at once: {lacks}{ready}"
+    else:
+        message = f"needs {asked} nodes for its groups together; each group alone fits now, but on the same nodes"
+    return Verdict(
+        job=job, reason=Reason.RESOURCES, resource="nodes", asked=asked,
+        available=sum(min(fit, part.nodes) for part, fit in fits), message=message, starts_at_ms=starts_at_ms,
+        basis=basis, forecast_at_ms=state.clock_ms if basis else None, position=ahead,
+    )  # fmt: skip
+
+
+def _counts(state: State, class_id: int, spec: ClassSpec, column: int) -> list[tuple[ClassSpec, int]]:
+    """Each group, and how many nodes its shape is counted to have."""
+    found = []
+    for part in (spec, *spec.groups):
+        row = state.catalogue.classes[class_id]
+        found.append((part, int(state.catalogue.shapes[row[L.C_SHAPE], column])))
+        class_id = int(row[L.C_NEXT]) - 1
+    return found
+
+
+def _amounts(part: ClassSpec) -> str:
+    return ", ".join(f"{format_amount(name, amount)} {name}" for name, amount in part.request.items() if amount)

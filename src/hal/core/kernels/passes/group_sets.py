@@ -1,0 +1,131 @@
+"""Groups of one job that start together: which nodes each may take, so that all of them have enough.
+
+Pure but for scratch. The groups of a job have nodes of their own. There is a choice for all of them just where, for
+each set of groups, at least as many nodes do for one of these groups as they ask for together (Hall, J. London Math.
+Soc. 1935). A node may be given to a group as long as that stays so; then every group finds enough, in whichever order
+nodes are looked at. O(nodes x groups), and O(2**groups) for each node that is taken.
+"""
+
+from __future__ import annotations
+
+from hal.core.kernels.nodes.rows import fits
+from hal.core.kernels.passes.domain_placing import NO_TIER, usable_tier
+from hal.core.kernels.passes.groups import count_groups, next_group
+from hal.core.kernels.passes.node_scores import SCORE_ONE, node_score
+from hal.core.kernels.structures.jit import inner
+from hal.core.kernels.structures.layout import (
+    C_NODES,
+    C_SHAPE,
+    M_NODES,
+    M_PLACEMENT,
+    M_RESOURCES,
+    PASS_FIRST_NODE,
+    PASS_NODES,
+    PLACE_FIRST,
+    S_CSET,
+    SCRATCH_ENDS,
+    SCRATCH_SHAPES,
+)
+from hal.core.kernels.structures.memory import Tables
+from hal.core.kernels.structures.sorting import sort_pairs
+
+
+@inner
+def begin_sets(t: Tables, class_id: int, groups: int) -> bool:
+    """From `group_mask`: for each set of groups, how many nodes more than they ask for do for one of them. Whether
+    there are enough for all of them."""
+    sets = 1 << groups
+    for one in range(sets):
+        t.group_sets[0, one] = 0
+        t.group_sets[1, one] = 0
+    for node in range(t.meta[M_NODES]):
+        t.group_sets[1, t.group_mask[node]] += 1
+    for one in range(1, sets):
+        for mask in range(1, sets):
+            if one & mask != 0:
+                t.group_sets[0, one] += t.group_sets[1, mask]
+    for group in range(groups):
+        for one in range(1, sets):
+            if one >> group & 1:
+                t.group_sets[0, one] -= t.classes[class_id, C_NODES]
+        class_id = next_group(t, class_id)
+    for one in range(1, sets):  # noqa: SIM110 - numba
+        if t.group_sets[0, one] < 0:
+            return False
+    return True
+
+
+@inner
+def take_in_group(t: Tables, node: int, group: int, groups: int) -> bool:
+    """Give a node to a group that it does for, unless then others could not have enough. Whether it was given."""
+    mask = t.group_mask[node]
+    for one in range(1, 1 << groups):
+        if one & mask != 0 and (one >> group & 1) == 0 and t.group_sets[0, one] == 0:
+            return False
+    for one in range(1, 1 << groups):
+        if one & mask != 0 and (one >> group & 1) == 0:
+            t.group_sets[0, one] -= 1
+    t.group_mask[node] = 0
+    return True
+
+
+@inner
+def could_ever(t: Tables, class_id: int, groups: int) -> bool:
+    """Whether the nodes that are up could hold all groups at once when they are empty."""
+    resources = t.meta[M_RESOURCES]
+    for node in range(t.meta[M_NODES]):
+        mask = 0
+        one = class_id
+        for group in range(groups):
+            shape = t.classes[one, C_SHAPE]
+            if t.allowed[t.shapes[shape, S_CSET], node] != 0 and fits(t, t.capacity, node, shape, resources):
+                mask |= 1 << group
+            one = next_group(t, one)
+        t.group_mask[node] = mask
+    return begin_sets(t, class_id, groups)
+
+
+# --- nodes for a start -----------------------------------------------------------------------------------------------
+
+
+@inner
+def choose_for_groups(t: Tables, class_id: int, end: int) -> bool:
+    """Write the nodes of all groups for the next starts, group by group; whether there are enough. `end`: planned end.
+
+    Each group prefers nodes as any other work does, the first group first.
+    """
+    groups = count_groups(t, class_id)
+    resources = t.meta[M_RESOURCES]
+    scored = t.meta[M_PLACEMENT] != PLACE_FIRST
+    for node in range(t.meta[M_NODES]):
+        mask = 0
+        one = class_id
+        for group in range(groups):
+            if usable_tier(t, node, t.classes[one, C_SHAPE], end, scored, resources) != NO_TIER:
+                mask |= 1 << group
+            one = next_group(t, one)
+        t.group_mask[node] = mask
+    if not begin_sets(t, class_id, groups):
+        return False
+    keys = t.scratch[SCRATCH_ENDS]
+    nodes = t.scratch[SCRATCH_SHAPES]
+    found = t.pass_record[PASS_FIRST_NODE] + t.pass_record[PASS_NODES]
+    one = class_id
+    for group in range(groups):
+        shape = t.classes[one, C_SHAPE]
+        count = 0
+        for node in range(t.meta[M_NODES]):
+            if t.group_mask[node] >> group & 1:
+                tier = usable_tier(t, node, shape, end, scored, resources)
+                keys[count] = tier * SCORE_ONE - (node_score(t, node, shape, resources) if scored else 0)
+                nodes[count] = node
+                count += 1
+        sort_pairs(keys, nodes, count)
+        left = t.classes[one, C_NODES]
+        for k in range(count):
+            if left > 0 and take_in_group(t, nodes[k], group, groups):
+                t.start_nodes[found] = nodes[k]
+                found += 1
+                left -= 1
+        one = next_group(t, one)
+    return True

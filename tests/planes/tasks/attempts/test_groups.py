@@ -1,0 +1,178 @@
+"""Jobs with several groups of nodes in the plane: one task and one attempt; to the engine each group is a task."""
+
+from __future__ import annotations
+
+import pytest
+
+from hal.core.engine.checks.invariants import check_invariants
+from hal.core.engine.config import Backfill, EngineConfig
+from hal.core.engine.views import rows_of_run, running
+from hal.core.model import SpecError, StepId, TaskState
+from hal.planes.tasks.jobs.patches import JobPatch
+from hal.wire.frames.agent_keeper import ExitCause, Refusal, StepExit, Usage
+from tests.planes.tasks.gpu_site import BY, GpuSite
+
+GROUPS = [{"name": "driver", "request": {"cpu": 1}}, {"name": "gpu", "nodes": 2, "request": {"cpu": 2, "gpu": 4}}]
+
+
+def known(site: GpuSite) -> dict[tuple[int, int], tuple[int, list[str]]]:
+    """What the engine knows to run: attempt and nodes by job and task."""
+    state = site.engine.state
+    check_invariants(state)
+    return {
+        (int(run["job"]), int(run["task"])): (
+            int(run["attempt"]),
+            [state.node_name(row) for row in rows_of_run(state, int(run["run"]))],
+        )
+        for run in running(state)
+    }
+
+
+def started(site: GpuSite) -> int:
+    """A job with both groups, which runs."""
+    job = site.submit(groups=GROUPS)
+    site.turn()
+    return job
+
+
+def test_all_groups_are_one_attempt_and_only_the_gpu_nodes_hold_gpus() -> None:
+    """Nodes and GPUs are in rank order; the engine has a task for each group."""
+    site = GpuSite(nodes=3)
+    job = started(site)
+    (attempt,) = site.plane.staged_job(job).active.values()
+    assert attempt.nodes == ("n1", "n2", "n3")
+    assert [len(held) for held in attempt.gpus] == [0, 4, 4]
+    assert known(site) == {(job, 0): (1, ["n1"]), (job, 1): (1, ["n2", "n3"])}
+
+
+def test_steps_of_a_group_have_its_amounts_and_are_told_its_name() -> None:
+    """The template of the driver's node is not that of the others."""
+    site = GpuSite(nodes=3)
+    job = site.submit(groups=GROUPS)
+    orders = site.turn().orders
+    templates = {start.step.rank: node.templates[start.template] for node in orders.values() for start in node.starts}
+    told = {rank: (one.env["HAL_GROUP"], one.cpu_milli, one.gpu_milli) for rank, one in templates.items()}
+    assert told == {0: ("driver", 1_000, 0), 1: ("gpu", 2_000, 4_000), 2: ("gpu", 2_000, 4_000)}
+    assert templates[0].env["HAL_GROUPS"] == "driver:1,gpu:2"
+    assert job in site.plane.live_jobs()
+
+
+def test_a_controller_that_starts_again_knows_all_groups() -> None:
+    """While it waits and while it runs; an undone commit leaves nothing of it."""
+    site = GpuSite(nodes=3)
+    blocker = site.submit(nodes=2, request={"gpu": 4})
+    site.turn()
+    job = site.submit(groups=GROUPS)
+    site.turn()
+    site.restart()
+    site.turn()
+    assert known(site).keys() == {(blocker, 0)}
+    site.plane.cancel(blocker, None, BY, site.now_ms)
+    site.turn()
+    for rank in range(2):
+        end(site, blocker, rank, ExitCause.CANCELLED)
+    assert known(site).keys() == {(job, 0), (job, 1)}
+    before = known(site)
+    site.restart()
+    assert known(site) == before
+
+
+def test_an_undone_start_leaves_nothing_of_any_group() -> None:
+    """The commit fails: all groups wait as before, and start again together."""
+    site = GpuSite(nodes=3)
+    job = site.submit(groups=GROUPS)
+    site.turn(fails=True)
+    assert not known(site)
+    job = site.submit(groups=GROUPS)
+    site.turn()
+    assert known(site).keys() == {(job, 0), (job, 1)}
+
+
+def test_a_start_that_one_node_refuses_is_taken_back_whole() -> None:
+    """A node of the second group refuses: all steps are stopped, the job waits, and begins as the next attempt."""
+    site = GpuSite(nodes=3)
+    job = started(site)
+    site.plane.record_refusals("n3", [Refusal(StepId(job, 0, 1, 2), "overloaded", "no room")], site.now_ms)
+    site.turn()
+    for rank, name in enumerate(("n1", "n2")):
+        exits = [StepExit(StepId(job, 0, 1, rank), ExitCause.CANCELLED, 143, 0, 1, 1, Usage(1, 1, 1, 0, 0, 0), "")]
+        site.plane.record_exits(name, exits, site.now_ms)
+    site.now_ms += 600_000
+    site.turn()
+    assert {attempt for attempt, _ in known(site).values()} == {2}
+    assert known(site).keys() == {(job, 0), (job, 1)}
+
+
+def test_a_lost_node_takes_the_whole_attempt_and_the_job_waits_for_all_its_nodes() -> None:
+    """Two nodes are left: none of its groups runs on them, until a third one joins."""
+    site = GpuSite(nodes=3)
+    job = started(site)
+    site.plane.record_silence("n2", "gone", site.now_ms, site.now_ms)
+    site.plane.fence_node("n2", BY, site.now_ms, machine_gone=True)
+    site.turn()
+    for rank, name in ((0, "n1"), (2, "n3")):
+        exits = [StepExit(StepId(job, 0, 1, rank), ExitCause.CANCELLED, 143, 0, 1, 1, Usage(1, 1, 1, 0, 0, 0), "")]
+        site.plane.record_exits(name, exits, site.now_ms)
+    site.turn()
+    assert not known(site)
+    site.names.append("n4")
+    site.join("n4")
+    site.now_ms += 600_000
+    site.turn()
+    assert known(site).keys() == {(job, 0), (job, 1)}
+
+
+def test_held_released_and_cancelled_as_one() -> None:
+    """Held, no group starts; released, both do; cancelled, none is left."""
+    site = GpuSite(nodes=3)
+    job = site.submit(groups=GROUPS, hold=True)
+    site.turn()
+    assert not known(site)
+    site.plane.release(job, None, BY, site.now_ms)
+    site.turn()
+    assert known(site).keys() == {(job, 0), (job, 1)}
+    other = site.submit(groups=GROUPS)
+    site.turn()
+    site.plane.cancel(other, None, BY, site.now_ms)
+    site.turn()
+    check_invariants(site.engine.state)
+    assert site.plane.staged_job(other) is None
+
+
+def test_priority_of_all_groups_changes_and_their_nodes_do_not() -> None:
+    """What a job with groups asks for is fixed at submission."""
+    site = GpuSite(nodes=3)
+    started(site)
+    job = site.submit(groups=GROUPS)
+    site.turn()
+    site.plane.update(job, JobPatch(priority=-5), BY, site.now_ms)
+    site.turn()
+    check_invariants(site.engine.state)
+    with pytest.raises(SpecError, match="fixed at submission"):
+        site.plane.update(job, JobPatch(nodes=2), BY, site.now_ms)
+
+
+@pytest.mark.parametrize("backfill", [Backfill.CONSERVATIVE, Backfill.TOP_K])
+def test_refused_where_backfill_plans_ahead(backfill: Backfill) -> None:
+    """With the setting to change."""
+    site = GpuSite(nodes=3, config=EngineConfig(backfill=backfill))
+    with pytest.raises(SpecError, match=f"plans with {backfill.value}"):
+        site.submit(groups=GROUPS)
+
+
+def end(site: GpuSite, job: int, rank: int, cause: ExitCause) -> None:
+    """A step has ended."""
+    attempt = site.plane.staged_job(job).active[0]
+    step = StepId(job, 0, attempt.attempt, rank)
+    usage = Usage(1, 1, 1, 0, 0, 0)
+    site.plane.record_exits(attempt.nodes[rank], [StepExit(step, cause, 143, 0, 1, 1, usage, "")], site.now_ms)
+    site.turn()
+
+
+def test_the_states_of_the_job_are_those_of_its_one_task() -> None:
+    """It has one task, which runs."""
+    site = GpuSite(nodes=3)
+    job = started(site)
+    counts = site.plane.staged_job(job).counts
+    assert (site.plane.staged_job(job).spec.tasks, counts.active, counts.pending) == (1, 1, 0)
+    assert site.plane.staged_job(job).state in (TaskState.ALLOCATED, TaskState.PENDING)
