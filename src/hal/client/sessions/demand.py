@@ -11,12 +11,14 @@ from collections.abc import Callable
 from typing import Final
 
 from hal.client.sessions.core import connect
-from hal.core.model.errors import HALError
+from hal.core.model.errors import ConflictError, HALError
 from hal.runtime.session_file import SessionFile
 from hal.wire.frames.sessions import AskNumbers, EndSession, RetireSlots, SessionNumbers
 
 LOOK_S: Final = 0.2
 """How often the broker is asked."""
+REFUSED_S: Final = 2.0
+"""After HAL refused a number of slots it is asked again so much later."""
 KEEP_S: Final = 15.0
 """How long slots without a task are kept."""
 
@@ -59,6 +61,8 @@ class Overseer:
         self._wanted, self._want = wanted, want
         self._told = 0
         """How many HAL was told to want; 0: none yet."""
+        self._again_s = 0.0
+        """HAL is not asked before then."""
         self._asking = threading.Lock()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._oversee, name="hal-session-demand", daemon=True)
@@ -93,18 +97,27 @@ class Overseer:
             pass  # it is gone already
         self._link.close()
 
+    def _tell(self, slots: int) -> None:
+        """Let HAL want so many slots, or as many of them as it takes."""
+        while slots != self._told:
+            try:
+                self._want(slots)
+            except HALError as error:
+                self._again_s = time.monotonic() + REFUSED_S
+                if not isinstance(error, ConflictError) or slots < self._told:
+                    return  # its controller is away, or the job ends
+                slots = self._told + (slots - self._told) // 2  # a limit leaves room for fewer
+            else:
+                self._told = slots
+
     def _oversee(self) -> None:
         while not self._stop.wait(LOOK_S):
             found = self.numbers()
             if found is None:
                 return
             slots = self._wanted.slots(found.unanswered, time.monotonic())
-            if slots != self._told:
-                try:
-                    self._want(slots)
-                except HALError:
-                    continue  # a limit, or a controller that is away: it is tried again
-                self._told = slots
+            if slots != self._told and time.monotonic() >= self._again_s:
+                self._tell(slots)
             if found.slots > slots:
                 try:
                     self._link.send(RetireSlots(keep=slots))
