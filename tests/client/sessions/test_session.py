@@ -526,10 +526,10 @@ def test_workers_end_with_the_session() -> None:
 
 
 def test_a_broker_ends_when_nobody_uses_it() -> None:
-    """After the time in its file; its workers with it."""
+    """After the time in its file; its workers with it. Those whose tasks have submitted tasks are no clients."""
     with processes(linger_s=1) as started:
         with started.open() as session:
-            assert session.submit(abs, -1).result(WAIT_S) == 1
+            assert session.submit(sum_of_squares, 3).result(WAIT_S) == 5
         assert [process.wait(WAIT_S) for process in (started.broker, *started.workers)] == [0, 0, 0]
 
 

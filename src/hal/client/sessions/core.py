@@ -79,7 +79,15 @@ def connect(session: SessionFile, worker: int = 0) -> tuple[FrameLink[SessionFra
             failure = error
     else:
         raise failure
-    link.send(OpenSession(versions=SPOKEN, role=Role.CLIENT, session=session.id, token=session.token, pid=os.getpid()))
+    hello = OpenSession(
+        versions=SPOKEN,
+        role=Role.CLIENT,
+        session=session.id,
+        token=session.token,
+        pid=os.getpid(),
+        worker=worker,
+    )
+    link.send(hello)
     frames = link.receive()
     match frames:
         case [SessionOpened() as opened]:
