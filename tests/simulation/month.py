@@ -1,10 +1,10 @@
 """A month of a mixed cluster under virtual time, from one seed; the engine decides.
 
-People, failures of nodes, limits, bookings, licences, work that is taken back, elastic jobs, racks, taints, GPUs and
-parts of them. The engine runs behind its production `Scheduler`, and production's book binds GPUs. What is decided is
-played here, written to a log that must be equal byte for byte whenever the seed is, and judged by books of its own:
-amounts on each node, the parts of each GPU, what each limit has in use, whose time it is on which node, who is in one
-rack, whether the base of an extension runs.
+People, failures of nodes, limits, bookings, licences, work that is taken back or moved, elastic jobs, racks, taints,
+GPUs and parts of them. The engine runs behind its production `Scheduler`, and production's book binds GPUs. What is
+decided is played here, written to a log that must be equal byte for byte whenever the seed is, and judged by books of
+its own: amounts on each node, the parts of each GPU, what each limit has in use, whose time it is on which node, who is
+in one rack, whether the base of an extension runs, whether what is moved may be.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from hal.core.engine.events import (
     submit_rows,
     update_rows,
 )
-from hal.core.engine.plan import Plan
+from hal.core.engine.plan import MOVED, Plan
 from hal.core.engine.scheduler import Scheduler
 from hal.core.engine.tables.bookings import BookingSpec
 from hal.core.engine.tables.qos import MODE_NAMES
@@ -97,6 +97,9 @@ COURSE_H: Final = 3
 """Each day, from one in the afternoon: so long a tenth of the nodes are for a course; which, the engine chooses."""
 GUEST_GPU_HOURS: Final = 400
 PERIOD_MS: Final = 7 * DAY_MS
+
+MOVED_FOR: Final = 2
+"""Work that may be moved is moved for jobs of so many nodes."""
 
 ACCOUNTS: Final = {"ml": ("nlp", "vision"), "labs": ("bio", "phys", "chem"), "guests": ("guest",)}
 
@@ -237,12 +240,24 @@ class Month:
         days: so long people submit; then all that waits is run out.
         check_every: verify the engine's tables after every so many cycles that changed them; 0: never.
         elastic: a third of the jobs of one task have extensions.
+        moving: half of the other jobs of one task may be moved for wide ones.
+        pause_s: between two submissions by day, for each node.
     """
 
     def __init__(
-        self, seed: int, *, nodes: int = 500, days: int = 30, check_every: int = 1, elastic: bool = False
+        self,
+        seed: int,
+        *,
+        nodes: int = 500,
+        days: int = 30,
+        check_every: int = 1,
+        elastic: bool = False,
+        moving: bool = False,
+        pause_s: int = MEAN_PAUSE_S,
     ) -> None:
         self.rng = random.Random(seed)
+        self.moving = random.Random(seed) if moving else None
+        self.pause_s = pause_s
         self.elastic = random.Random(seed) if elastic else None
         self.extensions: dict[int, int] = {}
         """How many each elastic job has: its tasks from 1 on."""
@@ -272,7 +287,8 @@ class Month:
         self.plans: list[Plan] = []
         config = EngineConfig(
             order="priority", placement="best-fit", backfill=Backfill.EASY, slice_work=400_000, policy=policy_of(),
-            levels=LEVELS, gpu_parts=True, gpu_islands=True,
+            levels=LEVELS, gpu_parts=True, gpu_islands=True, compaction=1.0 if moving else 0.0,
+            compaction_nodes=MOVED_FOR,
         )  # fmt: skip
         self.state = new_state(config)
         self.scheduler = Scheduler(self.state, self)
@@ -483,12 +499,19 @@ class Month:
     def _take_back(self, move: np.void) -> None:
         key = (int(move["job"]), int(move["task"]))
         task, mode = self.tasks[key], MODE_NAMES[int(move["mode"])]
+        moved = int(move["lent"]) == MOVED
         assert task.nodes, f"{key} is taken back and does not run"
         assert task.attempt == int(move["attempt"])
-        taker = self.tasks[int(move["for_job"]), int(move["for_task"])].owner
+        wants = self.tasks[int(move["for_job"]), int(move["for_task"])]
+        taker = wants.owner
         assert task.owner.extension == (mode == "shrink")
         assert not taker.extension, f"{key} is taken back for an extension"
-        if not task.owner.extension:
+        if moved:
+            assert task.spec.movable, f"{key} is moved and may not be"
+            assert mode in ("requeue", "checkpoint")
+            assert wants.spec.nodes >= MOVED_FOR, f"{key} is moved for a narrow job"
+            self.counts["moved"] += 1
+        elif not task.owner.extension:
             assert task.owner.qos in ("spot", "saved", "idle"), f"{key} of {task.owner.qos} is taken back"
             assert taker.qos == "high"
         self._write(mode, key, task)
@@ -638,7 +661,7 @@ class Month:
         hour = (self.now_ms // HOUR_MS) % 24
         if self.now_ms < self.until_ms:
             # Twice as much by day as by night.
-            pause_s = (1 if 8 <= hour < 20 else 2) * MEAN_PAUSE_S / len(self.rows)
+            pause_s = (1 if 8 <= hour < 20 else 2) * self.pause_s / len(self.rows)
             self._at(self.now_ms + int(rng.expovariate(1 / pause_s) * SECOND_MS), "submit")
         account = rng.choice([name for projects in ACCOUNTS.values() for name in projects])
         user = f"{account}{int(rng.paretovariate(0.8)) % 8}"
@@ -668,6 +691,8 @@ class Month:
             for number in range(1, self.extensions[self.last_job] + 1):
                 one = Task(replace(spec, nodes=1), replace(owner, extension=True), walltime_ms, walltime_ms)
                 self.tasks[self.last_job, number] = one
+        elif self.moving is not None and tasks == 1 and not spec.booking and self.moving.random() < 1 / 2:
+            spec = self.tasks[self.last_job, 0].spec = replace(spec, movable=True)
         self.waiting[self.last_job] = tasks
         self.counts["submitted"] += tasks
         self.scheduler.feed(JobsSubmitted(rows, (spec,), (owner,)))
@@ -779,6 +804,8 @@ class Month:
                     levels=config.levels,
                     gpu_parts=config.gpu_parts,
                     gpu_islands=config.gpu_islands,
+                    compaction=config.compaction,
+                    compaction_nodes=config.compaction_nodes,
                     policy=policy_of(half_life_h=6),
                 )
             )

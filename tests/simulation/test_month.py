@@ -10,31 +10,52 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulation.month import Month
+from tests.simulation.month import MEAN_PAUSE_S, Month
 
 AGAIN = """
 import hashlib, sys
 from tests.simulation.month import Month
-seed, nodes, days, elastic = map(int, sys.argv[1:])
-month = Month(seed, nodes=nodes, days=days, check_every=0, elastic=bool(elastic))
+seed, nodes, days, elastic, moving, pause_s = map(int, sys.argv[1:])
+month = Month(seed, nodes=nodes, days=days, check_every=0, elastic=bool(elastic), moving=bool(moving), pause_s=pause_s)
 print(hashlib.sha256(month.run()).hexdigest())
 """
 
 
-def again(seed: int, nodes: int, days: int, *, elastic: bool) -> str:
+def again(seed: int, nodes: int, days: int, *, elastic: bool, moving: bool, pause_s: int) -> str:
     """The digest of the log of the same seed in another process, whose strings hash otherwise, and without checks."""
-    command = [sys.executable, "-c", AGAIN, str(seed), str(nodes), str(days), str(int(elastic))]
+    command = [
+        sys.executable,
+        "-c",
+        AGAIN,
+        str(seed),
+        str(nodes),
+        str(days),
+        str(int(elastic)),
+        str(int(moving)),
+        str(pause_s),
+    ]
     env = {**os.environ, "PYTHONHASHSEED": "7"}
     root = Path(__file__).parents[2]
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=env, cwd=root)
     return done.stdout.strip()
 
 
-def same_month_twice(seed: int, nodes: int, days: int, *, elastic: bool = False, check_every: int = 1) -> Month:
+def same_month_twice(
+    seed: int,
+    nodes: int,
+    days: int,
+    *,
+    elastic: bool = False,
+    moving: bool = False,
+    pause_s: int = MEAN_PAUSE_S,
+    check_every: int = 1,
+) -> Month:
     """Play it, with checks; and again elsewhere, to the same bytes."""
-    month = Month(seed, nodes=nodes, days=days, elastic=elastic, check_every=check_every)
+    month = Month(
+        seed, nodes=nodes, days=days, elastic=elastic, moving=moving, pause_s=pause_s, check_every=check_every
+    )
     log = month.run()
-    assert again(seed, nodes, days, elastic=elastic) == hashlib.sha256(log).hexdigest()
+    assert again(seed, nodes, days, elastic=elastic, moving=moving, pause_s=pause_s) == hashlib.sha256(log).hexdigest()
     return month
 
 
@@ -51,13 +72,19 @@ def test_elastic_jobs_grow_and_shrink_beside_everything_else() -> None:
     assert month.counts["shrink"]
 
 
+def test_work_that_may_be_moved_makes_room_for_wide_jobs_beside_everything_else() -> None:
+    """Forty busy nodes, a week: only such work is moved, for wide jobs alone, and all of it ends."""
+    month = same_month_twice(4, 40, 7, moving=True, pause_s=100_000)
+    assert month.counts["moved"]
+
+
 @pytest.mark.slow
 def test_thirty_days_of_five_hundred_nodes() -> None:
     """Every capability at once, some tens of thousands of tasks: nothing lost, doubled or above its limit.
 
     Its tables are verified after each tenth cycle, those of the small clusters after each one.
     """
-    month = same_month_twice(1, 500, 30, elastic=True, check_every=10)
+    month = same_month_twice(1, 500, 30, elastic=True, moving=True, check_every=10)
     assert month.counts["end"] > 9_000
     seen = ("lost", "refused", "cancel", "hold", "raise", "requeue", "checkpoint", "suspend", "resume", "course")
     placed = ("shared", "linked", "within", "tolerated")
