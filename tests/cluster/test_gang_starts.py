@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,12 +33,13 @@ def cluster() -> Iterator[Cluster]:
 class Gang:
     """A job on all workers, of which the second does not hear that it begins there."""
 
-    def __init__(self, cluster: Cluster, client: Client, place: Path) -> None:
+    def __init__(self, cluster: Cluster, client: Client, place: Path, **asked: Any) -> None:
         self._place = place
         self.deaf = cluster.workers[1]
         self.deaf.part()
         script = SCRIPT.format(place=place)
-        self.job: Job = client.submit(["sh", "-ec", script], nodes=3, cpus=2, exclude=["head"])
+        asked = asked or {"nodes": 3, "cpus": 2}
+        self.job: Job = client.submit(["sh", "-ec", script], exclude=["head"], **asked)
         until(lambda: self.ran(1) == {"w1", "w3"}, "the other two began")
 
     def ran(self, attempt: int) -> set[str]:
@@ -90,10 +92,17 @@ def lose_power(cluster: Cluster, host: Host) -> None:
     cluster.rejoin(host)
 
 
-def test_a_node_that_fails_while_a_gang_starts_leaves_nothing(cluster: Cluster, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "asked",
+    [{}, {"groups": [{"name": "driver", "cpus": 1}, {"name": "worker", "nodes": 2, "cpus": 2}]}],
+    ids=["alike", "groups"],
+)
+def test_a_node_that_fails_while_a_gang_starts_leaves_nothing(
+    cluster: Cluster, tmp_path: Path, asked: dict[str, Any]
+) -> None:
     """The others are ended before the gang begins again, on the same nodes, with a port of its own."""
     with cluster.head.client() as client:
-        gang = Gang(cluster, client, tmp_path)
+        gang = Gang(cluster, client, tmp_path, **asked)
         lose_power(cluster, gang.deaf)
         until(lambda: gang.ran(2) == {"w1", "w2", "w3"}, "it began again")
         assert [len(steps_on(worker)) for worker in cluster.workers] == [1, 1, 1]

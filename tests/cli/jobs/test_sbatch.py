@@ -184,7 +184,7 @@ def test_variables_are_those_that_a_real_slurm_sets(line: str, variables: dict[s
         ("-o %b.out", "--output=%b.out: HAL has no pattern %b"),
         ("--deadline=18:00", "--deadline: Slurm cancels at it"),
         ("-L a@server", "--licenses=a@server"),
-        ("hetjob", "hetjob: submit one job for each part"),
+        ("hetjob", "hetjob: write the parts as groups: hal submit -c 2 : -N 4 -c 8 SCRIPT"),
     ],
 )
 def test_what_would_change_the_meaning_is_refused_with_what_to_use_instead(line: str, named: str) -> None:

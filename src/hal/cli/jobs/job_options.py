@@ -311,7 +311,7 @@ def options_of(given: Mapping[str, Any]) -> JobOptions:
         least, most = map(int, given["nodes"].split(".."))
         out |= {"nodes": least, "extensions": most - least}
     if given["group"]:
-        out["groups"] = [group_from(text) for text in given["group"]]
+        out["groups"] = [group_from(one) if isinstance(one, str) else one for one in given["group"]]
     if given["request"]:
         out["request"] = pairs("--request", given["request"])
     if given["after"]:

@@ -186,7 +186,7 @@ def translated_sbatch(
     values: dict[str, str] = {}
     for line in lines:
         if line.words[:1] in (("hetjob",), ("packjob",)):
-            made.refuse(line.words[0], "submit one job for each part")
+            made.refuse(line.words[0], "write the parts as groups: hal submit -c 2 : -N 4 -c 8 SCRIPT")
             continue
         try:
             values |= _options(line.words)

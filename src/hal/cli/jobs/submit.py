@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from hal.cli.jobs.grouped_command import GroupedCommand, with_groups
 from hal.cli.jobs.job_options import environment, job_options, options_of
-from hal.cli.jobs.trailing_command import TrailingCommand, trailing_command
+from hal.cli.jobs.trailing_command import trailing_command
 from hal.cli.kit import exit_codes
 from hal.cli.kit.command import COMMON, pass_screen
 from hal.cli.kit.screen import Screen
@@ -24,7 +25,7 @@ _FOR_FILES = frozenset({"files", "kind", "settings", "dry_run", "waits", "env", 
 
 @click.command(
     "submit",
-    cls=TrailingCommand,
+    cls=GroupedCommand,
     output=True,
     examples="""
     hal submit fit.toml                        # one job, or all jobs of the file, or none
@@ -73,7 +74,7 @@ def submit(
     #SBATCH and #PBS lines are read: what was understood is listed, and what HAL cannot keep is refused. The ids are
     printed one a line.
     """
-    specs = specs_given(ctx, screen, files, kind, settings, given, foreign=not no_sbatch)
+    specs = specs_given(ctx, screen, files, kind, settings, with_groups(ctx, given), foreign=not no_sbatch)
     if dry_run or any(spec.wait_for_change for spec in specs):
         for warning in screen.client.check(specs):
             screen.note(warning)
