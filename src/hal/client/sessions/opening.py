@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 FILE: Final = "session.json"
 LOOK_S: Final = 0.01
-MAX_LOOK_S: Final = 0.5
+MAX_LOOK_S: Final = 0.03
 BROKER_MEMORY: Final = "512MiB"
 RETRIES: Final[Mapping[str, Any]] = {"max": 1_000, "backoff": "100ms", "longest": "10s"}
 """Of slots that are no extensions; workers that crash are replaced by their own process first."""

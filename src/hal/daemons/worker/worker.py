@@ -52,8 +52,8 @@ from hal.wire.frames.sessions import (
 from hal.wire.roles import Role
 
 DIAL_S: Final = 10.0
-DIAL_TRIES: Final = 200
-DIAL_PAUSE_S: Final = 0.1
+DIAL_TRIES: Final = 1_000
+DIAL_PAUSE_S: Final = 0.02
 """A broker that does not listen yet is dialled again so often."""
 FLUSH_S: Final = 0.002
 """Results leave when so much time has passed since the last ones left, and at the end of their run."""
