@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, NamedTuple
+from weakref import WeakSet
 
 from hal.client.sessions.answers import Block, FutureBlock, SessionFuture, Stored
 from hal.client.sessions.errors import SessionLost
@@ -97,6 +98,18 @@ def connect(session: SessionFile, worker: int = 0) -> tuple[FrameLink[SessionFra
     raise UnreachableError("the broker closed the connection")
 
 
+_OPEN: Final[WeakSet[SessionCore]] = WeakSet()
+"""Connections of this process."""
+
+
+def _disown_all() -> None:
+    for core in list(_OPEN):
+        core.disown()
+
+
+os.register_at_fork(after_in_child=_disown_all)
+
+
 class SessionCore:
     """The connection, shared by everything that submits over it. Safe from several threads."""
 
@@ -153,6 +166,15 @@ class SessionCore:
         self.lost: SessionLost | None = None
         self._reader = threading.Thread(target=self._read, name="hal-session", daemon=True)
         self._reader.start()
+        _OPEN.add(self)
+
+    def disown(self) -> None:
+        """In a child that this process forked: the connection is the parent's, and no thread reads."""
+        self._lock = threading.RLock()
+        self._room = threading.Condition(self._lock)
+        self._futures, self._parts = [], []
+        self._unanswered = 0
+        self.lost = SessionLost("the session belongs to the process that opened it; open it in the forked one again")
 
     # ── out ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
