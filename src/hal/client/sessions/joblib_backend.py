@@ -1,10 +1,10 @@
 """joblib on a session: importing this module registers the backend `hal`.
 
-    from joblib import Parallel, delayed, parallel_config
-    import hal.client.sessions.joblib_backend
+from joblib import Parallel, delayed, parallel_config
+import hal.client.sessions.joblib_backend
 
-    with parallel_config("hal", session=session):
-        Parallel()(delayed(sqrt)(i) for i in range(1_000_000))
+with parallel_config("hal", session=session):
+    Parallel()(delayed(sqrt)(i) for i in range(1_000_000))
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class HalBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[misc]
     supports_retrieve_callback = True
     default_n_jobs = -1
     MIN_IDEAL_BATCH_DURATION = 0.02
-    """Seconds. A tenth of what joblib's own pools have: a batch costs microseconds, and no task waits behind a long one."""
+    """Seconds. A tenth of what joblib's own pools have: a batch costs microseconds."""
     MAX_IDEAL_BATCH_DURATION = 0.2
 
     def __init__(self, session: Session | None = None, slots: int = 0, **joblib_options: Any) -> None:
