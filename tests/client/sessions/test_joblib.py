@@ -42,6 +42,9 @@ DIFFERENT: Final = {
     "thread_bomb": "counts threads of pools that loky makes",
     "with_big_offset": "arrays are not memmaps",
     "loky_reuse": "the pool of loky itself",
+    "interactively_defined": "runs a script of its own, which has loky itself",
+    "unpicklable_functions": "so does this",
+    "no_blas_crash": "and tests processes of loky's",
 }
 """Tests of joblib's that do not apply, by a part of their name, and why."""
 LEAST: Final = 60
