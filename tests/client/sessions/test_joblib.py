@@ -41,6 +41,8 @@ DIFFERENT: Final = {
     "threadpool_limitation": "and so are these",
     "thread_bomb": "counts threads of pools that loky makes",
     "with_big_offset": "arrays are not memmaps",
+    "backend_context_manager": "so does this",
+    "timeout_fail_with_generator": "what is given up and runs is not killed, and keeps its slot",
     "loky_reuse": "the pool of loky itself",
     "interactively_defined": "runs a script of its own, which has loky itself",
     "unpicklable_functions": "so does this",
