@@ -123,7 +123,6 @@ def test_joblibs_own_tests_pass(running: Processes) -> None:
         capture_output=True,
         text=True,
     )  # fmt: skip
-    print(outcome.stdout[-3000:])
     assert outcome.returncode == 0, outcome.stdout[-8_000:]
     passed = re.search(r"(\d+) passed", outcome.stdout)
     assert passed, outcome.stdout

@@ -66,12 +66,15 @@ class Client:
 
         Raises: the exception of a task.
         """
-        from dask.local import get_async
-        from dask.optimization import cull
-        from dask.utils import ensure_dict
+        import dask.local
+        import dask.optimization
+        import dask.utils
+
+        local: Any = dask.local  # partly typed
+        cull: Any = dask.optimization.cull
 
         if hasattr(graph, "__dask_graph__"):
             graph = graph.__dask_graph__()
         options.pop("num_workers", None)
-        wanted, _ = cull(ensure_dict(graph), keys)
-        return get_async(self._session.submit, self._under_way, wanted, keys, **options)
+        wanted, _ = cull(dask.utils.ensure_dict(graph), keys)
+        return local.get_async(self._session.submit, self._under_way, wanted, keys, **options)
