@@ -1,4 +1,4 @@
-"""One peer of sessions, in an environment that has it: `_session_peer.py NAME TASKS`, in its usual form, with two workers.
+"""One peer of sessions, in an environment that has it: `_session_peer.py NAME TASKS`, in its usual form, two workers.
 
 No-op tasks, one future or reference each: tasks a second of many at once, and the median round trip of one. Prints one
 JSON line. Imports nothing of HAL.

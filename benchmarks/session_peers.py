@@ -75,9 +75,7 @@ def done(argv: list[str], limit_s: int) -> str:
         RuntimeError: it failed, or took too long.
     """
     try:
-        path = (
-            f"{Path(argv[0]).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"  # Parsl starts its parts by name
-        )
+        path = f"{Path(argv[0]).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"  # of Parsl
         environment = {**os.environ, "PATH": path}
         run = subprocess.run(argv, capture_output=True, text=True, timeout=limit_s, env=environment)
     except subprocess.TimeoutExpired:
