@@ -12,6 +12,7 @@ import argparse
 import json
 import multiprocessing
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from hal.client.session import open_session
+from hal.runtime.exchange import remove_exchange
 from hal.runtime.session_file import new_session_file, private_directory, write_session_file
 
 SLOTS: Final = 2
@@ -142,6 +144,14 @@ def last_of(array: Any) -> float:
     return float(array[-1])
 
 
+def measure_durable(session: Executor, tasks: int) -> None:
+    """The same with a journal, flushed before results leave."""
+    list(session.map(noop, range(10_000)))
+    times = round_trips(session, ROUND_TRIPS // 3)
+    say("durable-round-trip-p50", statistics.median(times), "ms", target=1.2, better="lower")
+    say("durable-map", best(lambda: map_rate(session, tasks)), "tasks/s", target=200_000)
+
+
 def measure_pool() -> None:
     with ProcessPoolExecutor(SLOTS, multiprocessing.get_context("fork")) as pool:
         list(pool.map(noop, range(1_000)))
@@ -162,25 +172,33 @@ def started(file: Path) -> Iterable[subprocess.Popen[str]]:
         yield process
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description="tasks of a session on one machine")
-    parser.add_argument("--tasks", type=int, default=TASKS, help="of the map")
-    arguments = parser.parse_args()
+def run_session(tasks: int, *, durable: bool) -> None:
     directory = private_directory()
     file = directory / "session.json"
-    write_session_file(file, new_session_file(directory))
+    session_file = new_session_file(directory, durable=durable)
+    write_session_file(file, session_file)
     processes = list(started(file))
     try:
         with open_session(file) as session:
-            measure_session(session, arguments.tasks)
-            measure_cpu(session, processes, arguments.tasks)
+            if durable:
+                measure_durable(session, tasks)
+            else:
+                measure_session(session, tasks)
+                measure_cpu(session, processes, tasks)
     finally:
         for process in processes:
             process.terminate()
             process.wait()
-        for path in directory.iterdir():
-            path.unlink()
-        os.rmdir(directory)
+        shutil.rmtree(directory)
+        remove_exchange(Path(f"/dev/shm/hal-session-{session_file.id}"))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="tasks of a session on one machine")
+    parser.add_argument("--tasks", type=int, default=TASKS, help="of the map")
+    arguments = parser.parse_args()
+    run_session(arguments.tasks, durable=False)
+    run_session(arguments.tasks, durable=True)
     measure_pool()
     return 0
 

@@ -52,6 +52,7 @@ def open_session(
     *,
     initializer: Callable[..., object] | None = None,
     initargs: tuple[Any, ...] = (),
+    client: str = "",
 ) -> Session:
     """Connect to the broker of a session.
 
@@ -59,13 +60,15 @@ def open_session(
         session: its file, or what is in it.
         initializer: called with `initargs` in each worker before the first task of this client there; if it raises,
             these tasks fail with InitializerError.
+        client: in a durable session, a name of this program's own: a later process that gives the same one has the
+            futures of its unfinished tasks in `recovered`.
     Raises:
         UnreachableError: no broker answers.
         NotFoundError, DeniedError, SpecError: of the file.
     """
     if not isinstance(session, SessionFile):
         session = read_session_file(Path(session))
-    return Session(SessionCore(session, initializer=initializer, arguments=initargs))
+    return Session(SessionCore(session, initializer=initializer, arguments=initargs, client=client))
 
 
 def current_session() -> Session:
@@ -169,6 +172,16 @@ class Session(Executor):
             failed.set_exception(error)
             return failed
         return core.submit(fn, data, take_used(), self._task_options(), late=late)
+
+    def flush(self) -> None:
+        """Send tasks at once that wait to be sent with others."""
+        self._core.flush()
+
+    @property
+    def recovered(self) -> list[Future[Any]]:
+        """In a durable session, futures of the tasks that an earlier process with the same `client` has submitted, and
+        whose results it has not received, in the order in which it submitted them."""
+        return list(self._core.recovered)
 
     def put(self, value: Any) -> SharedValue:
         """Send a value once, for many tasks; returns what stands for it in their arguments and closures.

@@ -42,6 +42,8 @@ class SessionFile(msgspec.Struct, frozen=True, kw_only=True):
     """Where the broker listens, each `unix:PATH`; `$NAME` stands for a variable of its environment."""
     dial: Annotated[tuple[Path_, ...], Meta(max_length=MAX_ADDRESSES)] = ()
     """Where clients and workers dial it, the first that answers; if empty, where it listens."""
+    journal: Path_ = ""
+    """A directory of this session alone; with one it is durable."""
     linger_s: Annotated[int, Meta(ge=0, le=86_400 * 30)] = 0
     """The broker ends when it has had no client for so long; 0: only when it is stopped."""
     passing: bool = False
@@ -53,13 +55,20 @@ class SessionFile(msgspec.Struct, frozen=True, kw_only=True):
         return self.dial or self.listen
 
 
-def new_session_file(directory: Path, *, name: str = "", linger_s: int = 0, passing: bool = False) -> SessionFile:
-    """Make up a session whose broker listens on a socket in a private directory of this machine."""
+def new_session_file(
+    directory: Path, *, name: str = "", linger_s: int = 0, passing: bool = False, durable: bool = False
+) -> SessionFile:
+    """Make up a session whose broker listens on a socket in a private directory of this machine.
+
+    Args:
+        durable: its journal is there, too.
+    """
     return SessionFile(
         id=secrets.token_hex(16),
         token=secrets.token_hex(TOKEN_BYTES),
         name=name,
         listen=(f"{UNIX}{directory / 'broker.sock'}",),
+        journal=str(directory / "journal") if durable else "",
         linger_s=linger_s,
         passing=passing,
     )

@@ -209,6 +209,11 @@ the number of parts: 4 bytes), then the length of each part (8 bytes), then the 
 pickle of protocol 5 and its buffers. Bytes that begin with 1 stand for a file in the `directory` of `session-opened`:
 its size (8 bytes, little-endian), then its name; its bytes are one of the other two.
 
+A client of a durable session has a key, with which it may come back, in another process, too. Its answers leave once
+they are journalled, and are kept until `acknowledge-results`. After a lost connection it sends its unanswered blocks,
+and the objects that they need, again; the broker ignores what it has. The client ignores results that it has. `goodbye`
+from the client ends its part of the session.
+
 A worker runs the tasks of a run, and its runs, in the order in which it received them. Results leave at the end of a
 run, and before that every few milliseconds. A task that waits for other tasks (`task-waits`) holds up neither the runs
 after its own nor the slot; what its run has not begun is returned before.

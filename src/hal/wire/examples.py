@@ -87,10 +87,12 @@ from hal.wire.frames.joining import (
     Renew,
 )
 from hal.wire.frames.sessions import (
+    AcknowledgeResults,
     AskNumbers,
     CancelTasks,
     DropObjects,
     EndSession,
+    KeptTasks,
     LeaveSlot,
     OpenSession,
     RecallTasks,
@@ -311,6 +313,8 @@ EXAMPLES: tuple[Frame, ...] = (
     TaskResults(block=17, index=0, statuses=b"\0\0", sizes=_SIZES, payload=_PICKLES),
     CancelTasks(ranges=((17, 2),)),
     TasksCancelled(),
+    KeptTasks(tasks=((17, 0, 2),), more=False, next_task=19, next_object=2),
+    AcknowledgeResults(results=((17, 0),)),
     RunTasks(run=9, function=(3 << 32) + 1, sizes=_SIZES, payload=_PICKLES),
     TaskWaits(run=9),
     TaskGoesOn(run=9),

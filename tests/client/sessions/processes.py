@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from hal.client.session import Session, open_session
+from hal.runtime.exchange import remove_exchange
 from hal.runtime.session_file import new_session_file, private_directory, write_session_file
 
 WAIT_S = 30.0
@@ -23,13 +25,26 @@ class Processes:
         workers: each watches the process that runs tasks.
     """
 
-    def __init__(self, directory: Path, linger_s: int = 0) -> None:
+    def __init__(self, directory: Path, linger_s: int = 0, *, durable: bool = False) -> None:
         self.file = directory / "session.json"
-        write_session_file(self.file, new_session_file(directory, name="test", linger_s=linger_s))
+        self.session = new_session_file(directory, name="test", linger_s=linger_s, durable=durable)
+        write_session_file(self.file, self.session)
         self.workers: list[subprocess.Popen[str]] = []
-        self.broker = self._start("broker", stdout=subprocess.PIPE)
+        self.broker = self._start_broker()
+
+    def _start_broker(self) -> subprocess.Popen[str]:
+        broker = self._start("broker", stdout=subprocess.PIPE)
+        assert broker.stdout is not None
+        assert broker.stdout.readline() == "ready\n"
+        return broker
+
+    def replace_broker(self) -> None:
+        """Kill it, and start another one."""
+        self.broker.kill()
+        self.broker.wait(WAIT_S)
         assert self.broker.stdout is not None
-        assert self.broker.stdout.readline() == "ready\n"
+        self.broker.stdout.close()
+        self.broker = self._start_broker()
 
     def add_worker(self) -> subprocess.Popen[str]:
         worker = self._start("worker", stdout=subprocess.DEVNULL)
@@ -53,16 +68,15 @@ class Processes:
 
 
 @contextmanager
-def processes(workers: int = 2, linger_s: int = 0) -> Iterator[Processes]:
+def processes(workers: int = 2, linger_s: int = 0, *, durable: bool = False) -> Iterator[Processes]:
     """Start a session's processes; they end with the block."""
     directory = private_directory()
-    started = Processes(directory, linger_s)
+    started = Processes(directory, linger_s, durable=durable)
     try:
         for _ in range(workers):
             started.add_worker()
         yield started
     finally:
         started.stop()
-        for path in directory.iterdir():
-            path.unlink()
-        directory.rmdir()
+        remove_exchange(Path(f"/dev/shm/hal-session-{started.session.id}"))
+        shutil.rmtree(directory)

@@ -125,6 +125,30 @@ class FutureBlock:
                     future.set_exception(error)
 
 
+class RecoveredBlock:
+    """Tasks that an earlier process of this client has submitted, by their index in their block."""
+
+    __slots__ = ("files", "futures", "left", "size", "stored")
+
+    def __init__(self, futures: dict[int, SessionFuture]) -> None:
+        self.futures = futures
+        self.left = len(futures)
+        self.size = 0
+        self.stored = Stored(0, frozenset())
+        self.files: list[bytes] = []
+
+    def receive(self, frame: TaskResults) -> None:
+        view = memoryview(frame.payload)
+        for index, (begin, end) in enumerate(_bounds(frame), frame.index):
+            self.futures[index].settle(frame.statuses[index - frame.index], view[begin:end])
+
+    def lose(self, error: BaseException) -> None:
+        for future in self.futures.values():
+            if not future.done():
+                with contextlib.suppress(InvalidStateError):
+                    future.set_exception(error)
+
+
 def values_of(frame: TaskResults, exchange: Exchange | None) -> Iterator[Any]:
     """Yield the results, in order.
 

@@ -7,6 +7,7 @@ tasks that come meanwhile, as Nagle's algorithm does it with bytes. A thread rea
 from __future__ import annotations
 
 import os
+import secrets
 import threading
 from array import array
 from collections import deque
@@ -15,8 +16,9 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 from weakref import WeakSet
 
-from hal.client.sessions.answers import Block, FutureBlock, SessionFuture, Stored
+from hal.client.sessions.answers import Block, FutureBlock, RecoveredBlock, SessionFuture, Stored
 from hal.client.sessions.errors import SessionLost
+from hal.client.sessions.reconnection import Reconnection
 from hal.core.model.errors import HALError, UnreachableError, error_from_code
 from hal.runtime.exchange import MARK, Exchange, size_of
 from hal.runtime.frame_link import FrameLink, dial
@@ -34,6 +36,7 @@ from hal.wire.frames.sessions import (
     SESSIONS,
     CancelTasks,
     DropObjects,
+    KeptTasks,
     OpenSession,
     SessionFrame,
     SessionOpened,
@@ -62,11 +65,12 @@ class Options(NamedTuple):
     depth: int = 0
 
 
-def connect(session: SessionFile, worker: int = 0) -> tuple[FrameLink[SessionFrame], SessionOpened]:
+def connect(session: SessionFile, worker: int = 0, client: str = "") -> tuple[FrameLink[SessionFrame], SessionOpened]:
     """Open the session at its broker.
 
     Args:
         worker: the number of the worker whose tasks this is for.
+        client: the key of a client of a durable session.
     Raises:
         UnreachableError: none answers.
         HALError: it refuses.
@@ -87,11 +91,13 @@ def connect(session: SessionFile, worker: int = 0) -> tuple[FrameLink[SessionFra
         token=session.token,
         pid=os.getpid(),
         worker=worker,
+        client=client,
     )
     link.send(hello)
     frames = link.receive()
     match frames:
-        case [SessionOpened() as opened]:
+        case [SessionOpened() as opened, *others]:
+            link.put_back(others)
             return link, opened
         case [Goodbye() as goodbye]:
             raise error_from_code(goodbye.code, goodbye.reason, goodbye.hint)
@@ -120,14 +126,18 @@ class SessionCore:
         worker: int = 0,
         initializer: Callable[..., object] | None = None,
         arguments: tuple[Any, ...] = (),
+        client: str = "",
     ) -> None:
         """
         Args:
+            client: the key with which a client of a durable session comes back; '': a new one.
             worker: the number of the worker whose tasks this is for; 0: of none.
             initializer, arguments: called in each worker before the first task of this client.
         Raises: as `connect`.
         """
-        self._link, opened = connect(session, worker)
+        self._session = session
+        self._durable = Reconnection(client or secrets.token_hex(16)) if session.journal and not worker else None
+        self._link, opened = connect(session, worker, self._durable.key if self._durable else "")
         self.of_worker = bool(worker)
         self._initializer, self._arguments = initializer, arguments
         self._key = f"{session.id}/{opened.number}"
@@ -164,6 +174,10 @@ class SessionCore:
         self.closed = False
         """Nothing more is accepted."""
         self.lost: SessionLost | None = None
+        self.recovered: list[SessionFuture] = []
+        """Of tasks that an earlier process of this client has submitted."""
+        if self._durable is not None:
+            self._recover(self._durable.read_kept(self._link))
         self._reader = threading.Thread(target=self._read, name="hal-session", daemon=True)
         self._reader.start()
         _OPEN.add(self)
@@ -288,7 +302,10 @@ class SessionCore:
                 self._object_files[ref] = data
             pieces = [data[at : at + MAX_INLINE_BYTES] for at in range(0, len(data), MAX_INLINE_BYTES)]
             last = len(pieces) - 1
-            self._send(*[StoreObject(ref=ref, data=one, more=at < last) for at, one in enumerate(pieces)])
+            frames = [StoreObject(ref=ref, data=one, more=at < last) for at, one in enumerate(pieces)]
+            if self._durable is not None:
+                self._durable.objects[ref] = frames
+            self._send(*frames)
             if replaces:
                 self._replaced.append(replaces)
                 self._drop_replaced()
@@ -301,7 +318,7 @@ class SessionCore:
         needed = set().union(*(stored.needs for stored in self._stored.values()))
         refs = [ref for ref in self._replaced if ref not in needed][:MAX_NEEDS]
         if refs:
-            self._send(DropObjects(refs=tuple(refs)))
+            self._drop(refs)
             self._replaced = [ref for ref in self._replaced if ref not in set(refs)]
             for ref in refs:
                 if (payload := self._object_files.pop(ref, None)) is not None and self.exchange is not None:
@@ -422,21 +439,28 @@ class SessionCore:
         self._blocks[first] = block
         block.stored.uses += 1
         self._confirmed = False
-        self._send(
-            SubmitTasks(
-                first=first,
-                function=block.stored.ref,
-                sizes=array("I", map(len, parts)).tobytes(),
-                payload=b"".join(parts),
-                # Others were pickled for another session; a task that is given one fails.
-                needs=tuple(ref for ref in needs | block.stored.needs if ref >> 32 == self.number),
-                priority=options.priority,
-                attempts=options.attempts,
-                once=options.once,
-                timeout_ms=options.timeout_ms,
-                depth=options.depth,
-            )
+        frame = SubmitTasks(
+            first=first,
+            function=block.stored.ref,
+            sizes=array("I", map(len, parts)).tobytes(),
+            payload=b"".join(parts),
+            # Others were pickled for another session; a task that is given one fails.
+            needs=tuple(ref for ref in needs | block.stored.needs if ref >> 32 == self.number),
+            priority=options.priority,
+            attempts=options.attempts,
+            once=options.once,
+            timeout_ms=options.timeout_ms,
+            depth=options.depth,
         )
+        if self._durable is not None:
+            self._durable.blocks[first] = frame
+        self._send(frame)
+
+    def _drop(self, refs: list[int]) -> None:
+        if self._durable is not None:
+            for ref in refs:
+                self._durable.objects.pop(ref, None)
+        self._send(DropObjects(refs=tuple(refs)))
 
     def _send(self, *frames: SessionFrame) -> None:
         try:
@@ -448,11 +472,42 @@ class SessionCore:
         for function, stored in list(self._stored.items())[: MAX_FUNCTIONS // 2]:
             if not stored.uses and stored is not self._function:
                 del self._stored[function]
-                self._send(DropObjects(refs=(stored.ref,)))
+                self._drop([stored.ref])
 
     # ── in ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
+    def _recover(self, kept: list[KeptTasks]) -> None:
+        """Make futures for tasks of an earlier process."""
+        self._next_task, self._objects = kept[-1].next_task, kept[-1].next_object
+        found: dict[int, dict[int, SessionFuture]] = {}
+        for frame in kept:
+            for block, index, count in frame.tasks:
+                parts = found.setdefault(block, {})
+                parts.update({at: SessionFuture(self, block + at) for at in range(index, index + count)})
+        for block, futures in sorted(found.items()):
+            self._blocks[block] = RecoveredBlock(futures)
+            self._unanswered += len(futures)
+            self.recovered += futures.values()
+
     def _read(self) -> None:
+        reason = self._read_link()
+        while self._durable is not None and not (self.closed and not self._unanswered):
+            link, failure = self._durable.dial_again(self._session, self.number)
+            if link is None:
+                reason = failure
+                break
+            with self._lock:
+                self._link = link
+                self._confirmed = False
+                for event in self._cancelling:
+                    event.set()
+                self._cancelling.clear()
+                self._send(*self._durable.frames_again())
+            reason = self._read_link()
+        self._lose(SessionLost(f"the session is lost: {reason}"))
+
+    def _read_link(self) -> str:
+        """Read until the connection ends; returns why it did."""
         reason = "the connection to the broker broke"
         try:
             while frames := self._link.receive():
@@ -461,22 +516,27 @@ class SessionCore:
                         case TaskResults():
                             self._receive(frame)
                         case TasksCancelled():
-                            self._cancelling.popleft().set()
+                            if self._cancelling:
+                                self._cancelling.popleft().set()
                         case Goodbye():
                             reason = frame.reason
                         case _:
                             pass
                 with self._lock:
                     self._confirmed = True
+                    if self._durable is not None and (told := self._durable.take_acknowledgements()):
+                        self._send(*told)
                     self.flush()
                     self._end_if_done()
         except HALError as error:
             reason = str(error)
-        self._lose(SessionLost(f"the session is lost: {reason}"))
+        return reason
 
     def _receive(self, frame: TaskResults) -> None:
         count = len(frame.statuses)
         with self._lock:
+            if self._durable is not None and not self._durable.is_new(frame, frame.block in self._blocks):
+                return
             block = self._blocks[frame.block]
             block.left -= count
             if not block.left:
@@ -484,6 +544,8 @@ class SessionCore:
                 block.stored.uses -= 1
                 self._unanswered_bytes -= block.size
                 self._remove_files(block)
+                if self._durable is not None:
+                    self._durable.forget(frame.block)
             self._unanswered -= count
             if self._replaced and not self._unanswered:
                 self._drop_replaced()
@@ -500,6 +562,8 @@ class SessionCore:
 
     def _end_if_done(self) -> None:
         if self.closed and not self._unanswered:
+            if self._durable is not None:
+                self._send(Goodbye(reason="the client has closed the session"))
             self._link.close()
 
     def _lose(self, error: SessionLost) -> None:

@@ -51,8 +51,10 @@ def main(argv: list[str]) -> int:
 
 async def _serve(runtime: Runtime, file: Path, session: SessionFile, addresses: list[UnixAddress]) -> int:
     exchange = make_exchange(session.id, file.parent)
-    terms = SessionTerms(session.id, session.token, str(exchange))
+    journal = runtime.open_directory(Path(session.journal)) if session.journal else None
+    terms = SessionTerms(session.id, session.token, str(exchange), journal)
     service = BrokerService(runtime, terms, partial(remove_files_of, exchange))
+    await service.restore()
     for address in addresses:
         await runtime.listen(address, service.serve, conversation=SESSIONS)
     print(READY, flush=True)  # noqa: T201
@@ -62,9 +64,12 @@ async def _serve(runtime: Runtime, file: Path, session: SessionFile, addresses: 
         if session.linger_s and not service.has_clients and alone_ms > session.linger_s * 1_000:
             runtime.stop("nobody uses the session any more")
     service.close("the session is over")
-    remove_exchange(exchange)
-    if session.passing:
-        _clear(file, addresses)
+    if journal is None or service.ended:
+        remove_exchange(exchange)
+        if journal is not None:
+            remove_exchange(Path(session.journal))
+        if session.passing:
+            _clear(file, addresses)
     return 0
 
 

@@ -76,13 +76,24 @@ Link = FrameLink[SessionFrame]
 
 
 def open_session(session: SessionFile) -> tuple[Link, SessionOpened]:
-    """Dial the session's broker.
+    """Dial the session's broker, again if it does not listen yet, or dies before it answers.
 
     Raises:
         UnreachableError: none answers.
         HALError: it refuses this process.
     """
-    link = _dial(session)
+    for _ in range(DIAL_TRIES):
+        for address in session.dialled:
+            try:
+                return _open_at(address, session)
+            except UnreachableError as error:
+                last = error
+        time.sleep(DIAL_PAUSE_S)
+    raise last
+
+
+def _open_at(address: str, session: SessionFile) -> tuple[Link, SessionOpened]:
+    link = dial(socket_path(address), SESSIONS, DIAL_S)
     hello = OpenSession(
         versions=SPOKEN,
         role=Role.WORKER,
@@ -109,17 +120,6 @@ def _task() -> int:
     """Which task of the session's job this is; 0 outside one."""
     text = os.environ.get("HAL_TASK", "")
     return int(text) if text.isascii() and text.isdigit() else 0
-
-
-def _dial(session: SessionFile) -> Link:
-    for _ in range(DIAL_TRIES):
-        for address in session.dialled:
-            try:
-                return dial(socket_path(address), SESSIONS, DIAL_S)
-            except UnreachableError as error:
-                last = error
-        time.sleep(DIAL_PAUSE_S)
-    raise last
 
 
 class _Run:

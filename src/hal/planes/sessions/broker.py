@@ -13,6 +13,8 @@ from __future__ import annotations
 from itertools import islice
 from typing import Final
 
+import numpy as np
+
 from hal.core.model.errors import OverloadedError, SpecError
 from hal.planes.sessions.blocks import ENDED, SENT, WAITING, Block, Run, TaskRange
 from hal.planes.sessions.measures import Latencies, numbers_of
@@ -87,9 +89,18 @@ class Broker:
 
     # ── clients ───────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def add_submitter(self, outbox: Outbox, worker: int = 0) -> Submitter:
-        self._numbers += 1
-        submitter = Submitter(self._numbers, outbox, worker)
+    def add_submitter(self, outbox: Outbox, worker: int = 0, *, number: int = 0) -> Submitter:
+        """A client came.
+
+        Args:
+            worker: whose tasks it submits for; 0: it is a client of its own.
+            number: that it had with an earlier broker; 0: it is new.
+        """
+        self._numbers = max(self._numbers, number)
+        if not number:
+            self._numbers += 1
+            number = self._numbers
+        submitter = Submitter(number, outbox, worker)
         submitter.served_us = min((one.served_us for one in self.submitters.values()), default=0.0)
         self.submitters[submitter.number] = submitter
         return submitter
@@ -166,6 +177,38 @@ class Broker:
             submitter.served_us = max(submitter.served_us, min(active, default=0.0))
         self._wait(submitter, TaskRange(block, 0, block.count))
         self.dispatch(now_ms)
+
+    def restore_block(
+        self, submitter: Submitter, frame: SubmitTasks, ended: list[tuple[int, int]], now_ms: int
+    ) -> None:
+        """Take a block of an earlier broker, in which some tasks have ended.
+
+        Args:
+            ended: index and number of these.
+        """
+        block = Block(submitter.number, frame)
+        for index, count in ended:
+            block.state[index : index + count] = ENDED
+        waiting = np.flatnonzero(block.state == WAITING)
+        if not len(waiting):
+            return
+        block.left = len(waiting)
+        submitter.blocks[frame.first] = block
+        submitter.unanswered += block.left
+        submitter.unanswered_bytes += len(frame.payload)
+        for part in np.split(waiting, np.flatnonzero(np.diff(waiting) > 1) + 1):
+            self._wait(submitter, TaskRange(block, int(part[0]), int(part[-1]) + 1))
+        self.dispatch(now_ms)
+
+    def has_object(self, submitter: Submitter, ref: int) -> bool:
+        """Whether all of an object is here."""
+        pieces = submitter.objects.get(ref)
+        return pieces is not None and not pieces[-1].more
+
+    def drop_incomplete(self, submitter: Submitter) -> None:
+        """Forget objects of which the last piece has not come; they are sent again."""
+        for ref in [ref for ref, pieces in submitter.objects.items() if pieces[-1].more]:
+            self._drop(submitter, ref)
 
     def acknowledge(self, submitter: Submitter) -> None:
         """Confirm what was received, if nothing was sent since."""

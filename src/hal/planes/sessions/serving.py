@@ -6,8 +6,11 @@ import hmac
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from hal.core.interfaces.directory import Directory
 from hal.core.model.errors import DeniedError, HALError, SpecError
 from hal.planes.sessions.broker import LATE_MS, Broker
+from hal.planes.sessions.durable import DurableClient, DurableClients
+from hal.planes.sessions.journal import Journal
 from hal.planes.sessions.slots import Slot
 from hal.runtime.interface import Connection, Runtime
 from hal.wire.agree import agree_version
@@ -15,6 +18,7 @@ from hal.wire.frames.conversation import WIRE_VERSION, Frame
 from hal.wire.frames.hello import Goodbye
 from hal.wire.frames.sessions import (
     SESSION_CLOSED,
+    AcknowledgeResults,
     AskNumbers,
     CancelTasks,
     DropObjects,
@@ -47,6 +51,8 @@ class SessionTerms(NamedTuple):
     token: str
     directory: str = ""
     """For payloads by reference, on this node; '' if there is none."""
+    journal: Directory | None = None
+    """Of a durable session."""
 
 
 class BrokerService:
@@ -63,6 +69,7 @@ class BrokerService:
         self.broker = Broker()
         self._runtime = runtime
         self._terms = terms
+        self._durable: DurableClients | None = None
         self._connections: dict[Connection, None] = {}
         self._looks_for_late = False
         self._since_ms = runtime.monotonic_ms()
@@ -71,10 +78,29 @@ class BrokerService:
         self.last_client_ms = runtime.monotonic_ms()
         """When the last client left, or this broker began, if there is none now."""
 
+    async def restore(self) -> None:
+        """Read the journal of a durable session, and begin a new one; before anybody is served.
+
+        Raises:
+            OSError: it cannot be read or written.
+        """
+        if self._terms.journal is None:
+            return
+        journal = Journal(self._runtime, self._terms.journal)
+        records = await self._runtime.run_blocking(journal.read)
+        durable = DurableClients(self.broker, journal)
+        durable.restore(records, self._runtime.monotonic_ms())
+        await journal.begin(durable.snapshot)
+        self._durable = durable
+
     @property
     def has_clients(self) -> bool:
-        """Whether somebody else than tasks may submit."""
-        return any(not one.worker for one in self.broker.submitters.values())
+        """Whether somebody else than tasks may submit, or waits for tasks."""
+        if self._durable is not None and self._durable.attached:
+            return True
+        return any(
+            not one.worker and not isinstance(one.outbox, DurableClient) for one in self.broker.submitters.values()
+        )
 
     async def serve(self, connection: Connection) -> None:
         """Serve one connection until it closes; see `OnConnect`.
@@ -86,7 +112,9 @@ class BrokerService:
         hello = await self._opened(connection)
         self._connections[connection] = None
         try:
-            if hello.role is Role.CLIENT:
+            if hello.role is Role.CLIENT and hello.client and self._durable is not None:
+                await self._serve_durable(connection, hello.client, self._durable)
+            elif hello.role is Role.CLIENT:
                 await self._serve_client(connection, hello.worker)
             else:
                 await self._serve_worker(connection, hello.name, hello.task)
@@ -159,6 +187,43 @@ class BrokerService:
             if not self.has_clients:
                 self.last_client_ms = self._runtime.monotonic_ms()
 
+    async def _serve_durable(self, connection: Connection, key: str, clients: DurableClients) -> None:
+        outbox = _Outbox(connection)
+        client = clients.open(key)
+        former, client.outbox = client.outbox, None
+        if isinstance(former, _Outbox):
+            former.abort()  # the newest connection counts
+        connection.send_nowait(self._welcome(client.submitter.number))
+        client.attach(outbox)
+        acknowledging = False
+
+        def acknowledge() -> None:
+            nonlocal acknowledging
+            acknowledging = False
+            self.broker.acknowledge(client.submitter)
+
+        try:
+            while (frame := await connection.receive()) is not None:
+                match frame:
+                    case SubmitTasks():
+                        clients.receive(client, frame, self._runtime.monotonic_ms())
+                        if not acknowledging:
+                            acknowledging = True
+                            self._runtime.call_later(ACKNOWLEDGE_MS, acknowledge)
+                    case StoreObject() | DropObjects() | CancelTasks() | AcknowledgeResults():
+                        clients.receive(client, frame, self._runtime.monotonic_ms())
+                    case Goodbye():
+                        clients.close(client)
+                        self._forget_client(client.submitter.number)
+                        return
+                    case _:
+                        raise SpecError(f"a client does not send {type(frame).__name__}")
+                self._look_for_late()
+        finally:
+            clients.detach(client, outbox)
+            if not self.has_clients:
+                self.last_client_ms = self._runtime.monotonic_ms()
+
     async def _serve_worker(self, connection: Connection, name: str, task: int) -> None:
         broker = self.broker
         outbox = _Outbox(connection)
@@ -219,3 +284,6 @@ class _Outbox:
             self._connection.send_nowait(frame)
         except HALError:
             self._connection.abort()
+
+    def abort(self) -> None:
+        self._connection.abort()

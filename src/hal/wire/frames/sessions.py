@@ -83,6 +83,8 @@ class OpenSession(Frame, frozen=True, kw_only=True):
     name: Name = ""
     """Of the process, for people."""
     pid: Pid = 0
+    client: Name = ""
+    """Of a client of a durable session: a key of its own, with which it comes back."""
     worker: Count = 0
     """Of a client that is a worker's, for tasks that its tasks submit: the worker's number."""
     task: Count = 0
@@ -172,6 +174,27 @@ class CancelTasks(Frame, frozen=True, kw_only=True):
 
 class TasksCancelled(Frame, frozen=True, kw_only=True):
     """A `CancelTasks` was carried out."""
+
+
+class KeptTasks(Frame, frozen=True, kw_only=True):
+    """After `SessionOpened`, to a client of a durable session: its tasks whose results it has not acknowledged. Results
+    that are there follow."""
+
+    tasks: Annotated[tuple[tuple[Count, Index, Index], ...], Meta(max_length=MAX_CANCELLED)]
+    """Block, index of the first, number."""
+    more: bool
+    """Another such frame follows."""
+    next_task: Count
+    """New tasks have this id, or higher ones."""
+    next_object: Count
+    """So do new objects, without the client's number."""
+
+
+class AcknowledgeResults(Frame, frozen=True, kw_only=True):
+    """From a client of a durable session: it has these results; they are not kept any more."""
+
+    results: Annotated[tuple[tuple[Count, Index], ...], Meta(max_length=MAX_CANCELLED)]
+    """Block and index of each `TaskResults`."""
 
 
 class RunTasks(Frame, frozen=True, kw_only=True):
@@ -292,6 +315,8 @@ SessionFrame = (
     | TaskResults
     | CancelTasks
     | TasksCancelled
+    | KeptTasks
+    | AcknowledgeResults
     | RunTasks
     | TaskWaits
     | TaskGoesOn

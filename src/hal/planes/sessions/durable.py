@@ -1,0 +1,270 @@
+"""Clients of a durable session: they may come back, and find what they submitted and were not yet told.
+
+What a client sends is journalled and handed to the broker at once; what it is answered leaves after it is journalled.
+Results are kept until they are acknowledged. A frame that arrives again changes nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hal.core.model.errors import DeniedError
+from hal.planes.sessions.broker import Broker
+from hal.planes.sessions.journal import Journal, Kind, Record, encode_record
+from hal.planes.sessions.submitters import Outbox, Submitter
+from hal.wire.frames.conversation import Frame
+from hal.wire.frames.sessions import (
+    MAX_CANCELLED,
+    SESSIONS,
+    AcknowledgeResults,
+    CancelTasks,
+    DropObjects,
+    KeptTasks,
+    StoreObject,
+    SubmitTasks,
+    TaskResults,
+)
+
+MAX_CLIENTS: Final = 1_000
+"""Keys of clients that have not closed their session."""
+
+
+class DurableClient:
+    """One client, by its key; its connection comes and goes.
+
+    Attributes:
+        submitter: as the broker knows it.
+        blocks: of which not all results were acknowledged, by the id of their first task.
+        kept: results that were not acknowledged, by block and index.
+        unacknowledged: tasks of each block whose results were not.
+        next_task: beyond all ids of tasks.
+        next_object: beyond all of its objects.
+    """
+
+    def __init__(self, key: str, journal: Journal) -> None:
+        self.key = key
+        self.submitter: Submitter
+        self.blocks: dict[int, SubmitTasks] = {}
+        self.kept: dict[tuple[int, int], TaskResults] = {}
+        self.unacknowledged: dict[int, int] = {}
+        self.acknowledged: dict[int, list[tuple[int, int]]] = {}
+        """Of blocks that are not all acknowledged: index and number."""
+        self.next_task = 0
+        self.next_object = 0
+        self.outbox: Outbox | None = None
+        self._journal = journal
+
+    # ── as the broker's outbox ────────────────────────────────────────────────────────────────────────────────────
+
+    def send_nowait(self, frame: Frame) -> None:
+        """Send it once what it follows from is journalled."""
+        if isinstance(frame, TaskResults):
+            self.keep(frame)
+            self._journal.append(Kind.ANSWERED, self.submitter.number, frame)
+        self._journal.after_commit(lambda: self._send(frame))
+
+    def _send(self, frame: Frame) -> None:
+        if self.outbox is not None:
+            self.outbox.send_nowait(frame)
+
+    # ── what arrives ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    def knows(self, frame: SubmitTasks) -> bool:
+        """Whether it was received before."""
+        return frame.first < self.next_task
+
+    def note_block(self, frame: SubmitTasks) -> None:
+        count = len(frame.sizes) // 4
+        self.blocks[frame.first] = frame
+        self.unacknowledged[frame.first] = count
+        self.next_task = max(self.next_task, frame.first + count)
+
+    def note_object(self, frame: StoreObject) -> None:
+        self.next_object = max(self.next_object, (frame.ref & 0xFFFFFFFF) + 1)
+
+    def keep(self, frame: TaskResults) -> None:
+        if frame.block in self.blocks:
+            self.kept[frame.block, frame.index] = frame
+
+    def acknowledge(self, frame: AcknowledgeResults) -> None:
+        """Forget results that the client has."""
+        for block, index in frame.results:
+            found = self.kept.pop((block, index), None)
+            if found is None:
+                continue
+            count = len(found.statuses)
+            self.unacknowledged[block] -= count
+            self.acknowledged.setdefault(block, []).append((index, count))
+            if not self.unacknowledged[block]:
+                for kept in (self.blocks, self.unacknowledged, self.acknowledged):
+                    kept.pop(block)
+
+    # ── coming back ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    def attach(self, outbox: Outbox) -> None:
+        """It came, or came back: tell it what is kept for it."""
+        ranges = [one for block in self.blocks for one in self._missing(block)]
+        for at in range(0, len(ranges) or 1, MAX_CANCELLED):
+            part = tuple(ranges[at : at + MAX_CANCELLED])
+            outbox.send_nowait(
+                KeptTasks(
+                    tasks=part,
+                    more=at + MAX_CANCELLED < len(ranges),
+                    next_task=self.next_task,
+                    next_object=self.next_object,
+                )
+            )
+        kept = list(self.kept.values())
+
+        def begin() -> None:
+            self.outbox = outbox
+            for frame in kept:
+                outbox.send_nowait(frame)
+
+        self._journal.after_commit(begin)
+
+    def _missing(self, block: int) -> list[tuple[int, int, int]]:
+        """Block, index and number of tasks that are not acknowledged."""
+        at, found = 0, []
+        for index, count in sorted(self.acknowledged.get(block, [])):
+            if at < index:
+                found.append((block, at, index - at))
+            at = index + count
+        total = len(self.blocks[block].sizes) // 4
+        return [*found, (block, at, total - at)] if at < total else found
+
+
+class DurableClients:
+    """All of them."""
+
+    def __init__(self, broker: Broker, journal: Journal) -> None:
+        self._broker = broker
+        self._journal = journal
+        self._clients: dict[str, DurableClient] = {}
+
+    def open(self, key: str) -> DurableClient:
+        """A client came with its key.
+
+        Raises:
+            DeniedError: there are too many.
+        """
+        client = self._clients.get(key)
+        if client is None:
+            if len(self._clients) >= MAX_CLIENTS:
+                raise DeniedError(f"{MAX_CLIENTS} clients have not closed their session yet")
+            client = self._clients[key] = DurableClient(key, self._journal)
+            client.submitter = self._broker.add_submitter(client)
+            self._journal.append(Kind.CLIENT, client.submitter.number, key.encode())
+        return client
+
+    def receive(self, client: DurableClient, frame: Frame, now_ms: int) -> None:
+        """Act on a frame of a client, unless it was received before.
+
+        Raises: as the broker.
+        """
+        submitter = client.submitter
+        match frame:
+            case SubmitTasks():
+                if client.knows(frame):
+                    return
+                self._broker.submit(submitter, frame, now_ms)
+                client.note_block(frame)
+                self._journal.append(Kind.SENT, submitter.number, frame)
+            case StoreObject():
+                if self._broker.has_object(submitter, frame.ref):
+                    return
+                self._broker.store_object(submitter, frame)
+                client.note_object(frame)
+                self._journal.append(Kind.SENT, submitter.number, frame)
+            case DropObjects():
+                self._broker.drop_objects(submitter, frame)
+                self._journal.append(Kind.SENT, submitter.number, frame)
+            case AcknowledgeResults():
+                client.acknowledge(frame)
+                self._journal.append(Kind.SENT, submitter.number, frame)
+            case CancelTasks():
+                self._broker.cancel(submitter, frame)
+
+    def detach(self, client: DurableClient, outbox: Outbox) -> None:
+        """Its connection is gone."""
+        if client.outbox is outbox:
+            client.outbox = None
+            self._broker.drop_incomplete(client.submitter)
+
+    def close(self, client: DurableClient) -> None:
+        """It has closed its session."""
+        self._journal.append(Kind.LEFT, client.submitter.number, b"")
+        del self._clients[client.key]
+        self._broker.remove_submitter(client.submitter)
+
+    @property
+    def attached(self) -> bool:
+        """Whether one is connected, or has tasks that have not ended."""
+        return any(client.outbox is not None or client.submitter.unanswered for client in self._clients.values())
+
+    # ── the journal ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    def restore(self, records: list[Record], now_ms: int) -> None:
+        """Take up what an earlier broker has left; tasks without a result wait again."""
+        by_number: dict[int, DurableClient] = {}
+        objects: dict[int, dict[int, list[StoreObject]]] = {}
+        for record in records:
+            if record.kind is Kind.CLIENT:
+                client = DurableClient(record.body.decode(), self._journal)
+                client.submitter = self._broker.add_submitter(client, number=record.client)
+                by_number[record.client] = client
+                objects[record.client] = {}
+                continue
+            found = by_number.get(record.client)
+            if found is None:
+                continue
+            if record.kind is Kind.LEFT:
+                self._broker.remove_submitter(by_number.pop(record.client).submitter)
+                continue
+            match SESSIONS.decode(record.body):
+                case SubmitTasks() as frame if not found.knows(frame):
+                    found.note_block(frame)
+                case StoreObject() as frame:
+                    found.note_object(frame)
+                    pieces = objects[record.client].setdefault(frame.ref, [])
+                    if pieces and not pieces[-1].more:
+                        pieces.clear()
+                    pieces.append(frame)
+                case DropObjects() as frame:
+                    for ref in frame.refs:
+                        objects[record.client].pop(ref, None)
+                case AcknowledgeResults() as frame:
+                    found.acknowledge(frame)
+                case TaskResults() as frame:
+                    found.keep(frame)
+        for number, client in by_number.items():
+            self._clients[client.key] = client
+            for pieces in objects[number].values():
+                for piece in pieces:
+                    self._broker.store_object(client.submitter, piece)
+            self._broker.drop_incomplete(client.submitter)
+            for first, block in client.blocks.items():
+                ended = [(index, len(frame.statuses)) for (of, index), frame in client.kept.items() if of == first]
+                ended += client.acknowledged.get(first, [])
+                self._broker.restore_block(client.submitter, block, ended, now_ms)
+
+    def snapshot(self) -> list[bytes]:
+        """The records of what is still needed."""
+        records: list[bytes] = []
+        for client in self._clients.values():
+            number = client.submitter.number
+            records.append(encode_record(Kind.CLIENT, number, client.key.encode()))
+            for pieces in client.submitter.objects.values():
+                records += [encode_record(Kind.SENT, number, piece) for piece in pieces]
+            for block in client.blocks.values():
+                records.append(encode_record(Kind.SENT, number, block))
+            for block_id, parts in client.acknowledged.items():
+                for index, count in parts:
+                    done = TaskResults(
+                        block=block_id, index=index, statuses=bytes(count), sizes=bytes(4 * count), payload=b""
+                    )
+                    records.append(encode_record(Kind.ANSWERED, number, done))
+                    told = AcknowledgeResults(results=((block_id, index),))
+                    records.append(encode_record(Kind.SENT, number, told))
+            records += [encode_record(Kind.ANSWERED, number, frame) for frame in client.kept.values()]
+        return records

@@ -1,0 +1,126 @@
+"""Durable sessions: brokers, workers and clients die; nothing is lost, and nothing is delivered twice."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hal.client.session import open_session
+from tests.client.sessions.processes import WAIT_S, Processes, processes
+from tests.client.sessions.test_chaos import task_processes
+
+
+@pytest.fixture
+def running() -> Iterator[Processes]:
+    with processes(durable=True) as started:
+        yield started
+
+
+def test_a_durable_session_is_one(running: Processes) -> None:
+    """All as without a journal."""
+    with running.open() as session:
+        assert list(session.map(lambda x: -x, range(20_000))) == [-x for x in range(20_000)]
+        futures = [session.submit(pow, 2, number) for number in range(500)]
+        assert [future.result(WAIT_S) for future in futures] == [2**number for number in range(500)]
+        table = session.put(list(range(1_000_000)))
+        assert session.submit(len, table).result(WAIT_S) == 1_000_000
+
+
+def test_a_session_outlives_its_broker(running: Processes, tmp_path: Path) -> None:
+    """It is killed at any time; the client finds the next one."""
+    base = 5
+    with running.open() as session:
+        futures = [session.submit(lambda x: x + base, 0)]
+        for number in range(3):
+            results = session.map(lambda x: x + base, range(30_000))
+            futures += [session.submit(lambda x: x + base, at) for at in range(1_000)]
+            assert next(results) == base
+            running.replace_broker()
+            assert list(results) == [x + base for x in range(1, 30_000)], number
+        assert [future.result(WAIT_S) for future in futures] == [base, *[x + base for x in range(1_000)] * 3]
+
+
+CLIENT = """
+import os, sys, time
+from hal.client.session import open_session
+session = open_session(sys.argv[1], client="c")
+print(len(session.recovered), flush=True)
+gate = sys.argv[2]
+def work(number):
+    import os, time
+    while number >= 100 and not os.path.exists(gate):
+        time.sleep(0.01)
+    return number * number
+futures = [session.submit(work, number) for number in range(300)]
+for future in futures[:100]:
+    future.result()
+time.sleep(0.2)
+print("submitted", flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("broker_too", [False, True], ids=["client", "client and broker"])
+def test_a_later_process_of_a_client_finds_its_tasks(running: Processes, tmp_path: Path, broker_too: bool) -> None:
+    """Those whose results the former one had are not delivered again."""
+    argv = [sys.executable, "-c", CLIENT, str(running.file), str(tmp_path / "gate")]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as client:
+        assert client.stdout is not None
+        assert [client.stdout.readline() for _ in range(2)] == ["0\n", "submitted\n"]
+        client.kill()
+    if broker_too:
+        running.replace_broker()
+    (tmp_path / "gate").touch()
+    with open_session(running.file, client="c") as session:
+        assert [future.result(WAIT_S) for future in session.recovered] == [x * x for x in range(100, 300)]
+        assert session.submit(abs, -3).result(WAIT_S) == 3
+    with open_session(running.file, client="c") as session:
+        assert session.recovered == []
+
+
+def test_results_are_kept_for_a_client_that_is_away(running: Processes, tmp_path: Path) -> None:
+    """Over a restart of the broker, too."""
+    (tmp_path / "gate").touch()
+    code = CLIENT.replace("for future in futures[:100]:", "session.flush(); os._exit(0)\nfor future in ():")
+    argv = [sys.executable, "-c", code, str(running.file), str(tmp_path / "gate")]
+    subprocess.run(argv, timeout=WAIT_S, check=True)
+    with running.open() as other:  # once its tasks have ended, the others have, too
+        assert len(list(other.map(abs, range(1_000)))) == 1_000
+    running.replace_broker()
+    with open_session(running.file, client="c") as session:
+        assert [future.result(WAIT_S) for future in session.recovered] == [x * x for x in range(300)]
+
+
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 6))])
+def test_safety_nothing_is_lost_when_brokers_and_workers_die(running: Processes, seed: int) -> None:
+    """Each result is there once, and right."""
+    rng, over = random.Random(seed), threading.Event()
+
+    def kill_now_and_then() -> None:
+        for _ in range(6):
+            if over.wait(rng.uniform(0.1, 0.5)):
+                return
+            if rng.random() < 0.5:
+                running.replace_broker()
+            elif victims := task_processes(running):
+                os.kill(rng.choice(victims), signal.SIGKILL)
+
+    killer = threading.Thread(target=kill_now_and_then)
+    with running.open() as session:
+        killer.start()
+        try:
+            while killer.is_alive():
+                futures = [session.submit(lambda x: x * 3, number) for number in range(500)]
+                assert list(session.map(lambda x: x * 2, range(5_000))) == list(range(0, 10_000, 2))
+                assert [future.result(WAIT_S) for future in futures] == list(range(0, 1_500, 3))
+        finally:
+            over.set()
+            killer.join()
