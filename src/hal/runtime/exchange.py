@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import mmap
 import os
 import shutil
 import struct
+import time
 from collections.abc import Sequence
-from itertools import count
+from itertools import count, islice
 from pathlib import Path
 from typing import Final
 
@@ -27,19 +29,59 @@ _HEAD: Final = struct.Struct("<BQ")
 MAX_NAME: Final = 64
 SPARE: Final = 2
 """A file takes at most this part of the free space: one half."""
+PREFIX: Final = "hal-session-"
+LOCK: Final = "broker.lock"
+"""In the directory; a broker holds it as long as it lives."""
+KEPT: Final = "kept"
+"""In the directory of a session that outlives its broker."""
+YOUNG_S: Final = 60.0
+"""A directory without a lock is left alone so long: its broker may be about to take it."""
+MAX_SWEPT: Final = 1_000
+"""Directories of others that a broker looks at."""
 Bytes = bytes | bytearray | memoryview
 
 
-def make_exchange(session: str, otherwise: Path) -> Path:
-    """Make the directory of a session.
+def make_exchange(session: str, otherwise: Path, *, kept: bool = False) -> Path:
+    """Make the directory of a session, which this process holds from now on, and remove those that dead brokers left.
 
     Args:
         otherwise: its parent if this machine has no directory in memory.
+        kept: it stays when this process dies, for the broker that is started again.
     """
     parent = MEMORY if os.access(MEMORY, os.W_OK) else otherwise
-    path = parent / f"hal-session-{session}"
+    path = parent / f"{PREFIX}{session}"
     path.mkdir(mode=0o700, exist_ok=True)  # a broker that is started again finds its own
+    _hold(path)
+    if kept:
+        (path / KEPT).touch(mode=0o600)
+    for other in islice(parent.glob(f"{PREFIX}*"), MAX_SWEPT):
+        if other != path:
+            _remove_if_left(other)
     return path
+
+
+def _hold(path: Path) -> int | None:
+    """Take the lock of a directory; returns its file, which holds it until it is closed. None: somebody else has it."""
+    fd = os.open(path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(fd)
+        return None
+    return fd
+
+
+def _remove_if_left(path: Path) -> None:
+    """Remove the directory of a broker of this user that has died, unless somebody will need it."""
+    with contextlib.suppress(OSError):
+        if not is_private(path) or (path / KEPT).exists():
+            return
+        if not (path / LOCK).exists() and time.time() - path.stat().st_mtime < YOUNG_S:
+            return
+        held = _hold(path)
+        if held is not None:
+            remove_exchange(path)
+            os.close(held)
 
 
 def remove_exchange(path: Path) -> None:

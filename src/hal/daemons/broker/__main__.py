@@ -50,7 +50,7 @@ def main(argv: list[str]) -> int:
 
 
 async def _serve(runtime: Runtime, file: Path, session: SessionFile, addresses: list[UnixAddress]) -> int:
-    exchange = make_exchange(session.id, file.parent)
+    exchange = make_exchange(session.id, file.parent, kept=bool(session.journal))
     journal = runtime.open_directory(Path(session.journal)) if session.journal else None
     terms = SessionTerms(session.id, session.token, str(exchange), journal)
     service = BrokerService(runtime, terms, partial(remove_files_of, exchange))
