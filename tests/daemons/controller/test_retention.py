@@ -123,6 +123,8 @@ def test_removed_tasks_are_gone_for_every_reader_and_at_their_node(hal_home: Pat
         for path in (f"/v1/jobs/{job}/tasks/1", f"/v1/jobs/{job}/logs?task=1"):
             answer = await hal.http.get(path)
             assert (answer.status_code, answer.json()["detail"]) == (404, f"task {job}.1 was removed"), path
+        # What nodes must delete of tasks is listed when their rows are, which is after the answer.
+        await hal.until(lambda: bool(agent.forgets))
         await nothing_left(hal)
         assert [frame.pieces for frame in agent.forgets] == [(ForgetPiece(int(job), 1, 1, 2),)]
         again = (await hal.http.post("/v1/jobs/requeue", json={"ids": [job]})).json()["results"][0]
