@@ -54,7 +54,7 @@ RUN = {
 ARGUMENTS = {"chain.sh": ("1",), "python-script": ("--", "--fold", "7")}
 REFUSED = {
     "mpi-many-nodes.sh": "line 8 calls srun, which HAL has not: 'srun ./solver'",
-    "heterogeneous.sh": "hetjob: submit one job for each part",
+    "heterogeneous.sh": "hetjob: write the parts as groups",
 }
 ON_TWO_NODES = "many-nodes.sh"
 FAIL = {"steps.sh": "line 8 calls srun, which comes with Slurm"}

@@ -82,10 +82,10 @@ def test_work_that_may_be_moved_makes_room_for_wide_jobs_beside_everything_else(
 def test_thirty_days_of_five_hundred_nodes() -> None:
     """Every capability at once, some tens of thousands of tasks: nothing lost, doubled or above its limit.
 
-    Its tables are verified after each tenth cycle, those of the small clusters after each one.
+    Its tables are verified after each fortieth cycle, those of the small clusters after each one.
     """
-    month = same_month_twice(1, 500, 30, elastic=True, moving=True, check_every=10)
+    month = same_month_twice(1, 500, 30, elastic=True, moving=True, check_every=40)
     assert month.counts["end"] > 9_000
     seen = ("lost", "refused", "cancel", "hold", "raise", "requeue", "checkpoint", "suspend", "resume", "course")
     placed = ("shared", "linked", "within", "tolerated")
-    assert min(month.counts[what] for what in (*seen, *placed, "shrink")) > 0
+    assert min(month.counts[what] for what in (*seen, *placed, "shrink", "moved")) > 0

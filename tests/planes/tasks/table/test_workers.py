@@ -157,6 +157,15 @@ def test_workers_are_done_when_one_finds_no_work_left() -> None:
     assert (live.state, live.counts.succeeded, live.counts.cancelled) == (TaskState.SUCCEEDED, 2, 4)
 
 
+def test_workers_of_which_only_extensions_succeeded_are_a_success_with_exit_code_0() -> None:
+    """The first tasks never began, or gave their places back."""
+    plane, job = pool()
+    plane.start((job, 2))
+    live = plane.live(job)
+    plane.end(job, 2)
+    assert (live.state, live.exit_code, live.counts.cancelled) == (TaskState.SUCCEEDED, 0, 5)
+
+
 def test_workers_of_which_one_failed_have_failed() -> None:
     """Task 0 is no extension and has no retries; that another found no work left does not hide it."""
     plane, job = pool()

@@ -102,7 +102,8 @@ def _end_task(table: JobTable, job: LiveJob, attempt: Attempt, over: AttemptOver
         job.succeeded = added(job.succeeded, attempt.task, attempt.task + 1)
     table.note_tasks(job, attempt.task, 1, before, after)
     of_job = not job.spec.is_extension(attempt.task)
-    if row.exit_code is not None and of_job:
+    # A worker that finds no work left ends the job as a success, also where it is an extension.
+    if row.exit_code is not None and (of_job or (job.spec.workers and after is TaskState.SUCCEEDED)):
         job.exit_code = max(row.exit_code, job.exit_code or 0)
     if TASK_STATE_OF.get(row.state) is not following.state:
         # Not as the attempt ended (lost once too often, a service restarted too often): the range says how.
