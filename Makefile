@@ -102,7 +102,7 @@ bench-loop: kernels ## the longest turn of the controller's loop under the worst
 	$(PY) benchmarks/run.py loop
 
 bench-sessions: $(READY) ## tasks a second through a session: client, broker, workers, beside Python's process pools
-	PEERS=$(PEERS) $(PY) benchmarks/run.py sessions $(if $(PEERS),session_peers)
+	PEERS=$(PEERS) $(PY) benchmarks/run.py sessions session_slots session_mixed $(if $(PEERS),session_peers)
 
 lint: $(READY) ## ruff, formatting, mypy --strict, import contracts, drift of generated files
 	@$(MAKE) --no-print-directory -j 2 $(LINTS)

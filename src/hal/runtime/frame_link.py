@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import select
 import socket
+import struct
 import threading
 from pathlib import Path
 from typing import Any, Final, Generic
@@ -21,6 +22,7 @@ READ_BYTES: Final = 1 << 18
 """Bytes read at once."""
 BUFFER_BYTES: Final = 1 << 20
 """Asked of the kernel for each direction."""
+_TIMEVAL: Final = struct.Struct("@ll")
 
 
 class FrameLink(Generic[F]):
@@ -93,8 +95,10 @@ def dial(path: Path, conversation: Conversation[Any], timeout_s: float) -> Frame
     """
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
     try:
-        sock.settimeout(timeout_s)
+        # A blocking connect waits for a place in the listener's queue; one with a timeout of Python's own would fail.
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _TIMEVAL.pack(*divmod(int(timeout_s * 1e6), 1_000_000)))
         sock.connect(str(path))
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _TIMEVAL.pack(0, 0))
     except OSError as error:
         sock.close()
         raise UnreachableError(f"nobody serves {path}: {error.strerror or error}") from error

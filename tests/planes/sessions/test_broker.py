@@ -7,9 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hal.core.model.errors import OverloadedError, SpecError
-from hal.planes.sessions.broker import AHEAD_US, BATCH_US, LATE_MS, MAX_LOSSES, Broker
+from hal.planes.sessions.broker import AHEAD_US, BATCH_US, LATE_MS, LEAST_BATCH_US, MAX_LOSSES, Broker
 from hal.wire.frames.sessions import (
     CancelTasks,
+    DropObjects,
     StoreObject,
     SubmitTasks,
     TasksDone,
@@ -48,10 +49,31 @@ def test_a_small_block_is_shared_among_the_slots() -> None:
     broker = Broker()
     client, first = Client(broker), Worker(broker)
     client.submit(1)
-    first.finish(took_us=10)
+    first.finish(took_us=20)
     second = Worker(broker)
     client.submit(10)
     assert sorted(map(len, (first.arguments, second.arguments))) == [5, 5]
+
+
+def test_what_takes_less_than_to_hand_it_out_is_not_divided() -> None:
+    """A thousand slots would get one microsecond each, by a frame each."""
+    broker = Broker()
+    client, first = Client(broker), Worker(broker)
+    client.submit(1)
+    first.finish(took_us=1)
+    workers = [first, *(Worker(broker) for _ in range(999))]
+    client.submit(1_000)
+    assert sorted(map(len, (worker.arguments for worker in workers)))[-11:] == [0, *[LEAST_BATCH_US] * 10]
+
+
+def test_what_was_measured_of_a_function_is_forgotten_with_it() -> None:
+    """A client may send any number of functions, one after the other."""
+    broker = Broker()
+    client, worker = Client(broker), Worker(broker)
+    client.submit(1)
+    worker.finish()
+    broker.drop_objects(client.submitter, DropObjects(refs=(client.function,)))
+    assert not broker._mean_us
 
 
 def test_results_arrive_with_the_payload_of_their_task() -> None:

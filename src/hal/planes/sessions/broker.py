@@ -10,6 +10,7 @@ it has not begun as soon as another one has nothing to do.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from itertools import islice
 from typing import Final
 
@@ -48,6 +49,8 @@ WINDOW_BYTES: Final = 256 << 20
 """Bytes of their blocks."""
 BATCH_US: Final = 2_000.0
 """Work of one batch."""
+LEAST_BATCH_US: Final = 100.0
+"""Less work than this is not divided among slots: to hand a batch out and to take its results costs about as much."""
 AHEAD_US: Final = 4_000.0
 """A slot with less expected work than this is sent more."""
 UNKNOWN_US: Final = 4_000.0
@@ -79,8 +82,8 @@ class Broker:
         self.window_bytes = window_bytes
         self.tasks_done = 0
         self.latencies = Latencies()
-        self._hungry: dict[Slot, None] = {}
-        """Slots that are sent more work if there is any."""
+        self._hungry: OrderedDict[Slot, None] = OrderedDict()
+        """Slots that are sent more work if there is any, in the order in which it is their turn."""
         self._numbers = 0
         self._runs = 0
         self._waiting_tasks = 0
@@ -143,6 +146,7 @@ class Broker:
         pieces = submitter.objects.pop(ref, None)
         if pieces is None:
             return
+        self._mean_us.pop(ref, None)
         submitter.object_bytes -= sum(len(piece.data) for piece in pieces)
         for slot in self.slots.values():
             if ref in slot.known:
@@ -507,7 +511,7 @@ class Broker:
         if mean is None:
             most, each = 1, UNKNOWN_US
         else:
-            fair = -(-self._waiting_tasks // len(self._hungry))
+            fair = max(-(-self._waiting_tasks // len(self._hungry)), int(LEAST_BATCH_US / mean))
             most, each = max(1, min(int(BATCH_US / mean), fair, MAX_BLOCK_TASKS)), mean
         if block.losses[start]:  # alone, so that it is known which task a worker was lost to
             most = 1
@@ -526,6 +530,8 @@ class Broker:
         slot.expected_us += expected
         if slot.expected_us >= AHEAD_US:
             del self._hungry[slot]
+        else:
+            self._hungry.move_to_end(slot)
         for ref in (frame.function, *frame.needs):
             if ref not in slot.known:
                 slot.known.add(ref)
