@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
-from functools import partial
 from pathlib import Path
 from typing import Any, Final, ParamSpec, TypeVar, cast
 
-from hal.client.sessions.answers import SessionFuture
 from hal.client.sessions.core import Options, SessionCore
 from hal.client.sessions.dependent import DependentFuture, futures_in
 from hal.client.sessions.errors import (
@@ -25,12 +23,14 @@ from hal.client.sessions.errors import (
 )
 from hal.client.sessions.mapping import TaskMap
 from hal.core.model.errors import SpecError
+from hal.runtime.commands import CommandEnd, run_command
 from hal.runtime.session_file import SessionFile, read_session_file
 from hal.runtime.shared_values import SharedValue, take_used
 from hal.runtime.task_context import depth_of_children, session_of_worker
 from hal.wire.frames.sessions import MAX_ATTEMPTS, MAX_PRIORITY
 
 __all__ = [
+    "CommandEnd",
     "Session",
     "SessionLost",
     "SharedValue",
@@ -153,25 +153,28 @@ class Session(Executor):
             SessionLost: the connection is gone.
             RuntimeError: after `shutdown`.
         """
-        if needed := futures_in(args, kwargs):
-            self._core.reserve()
-            return DependentFuture(needed, args, kwargs, partial(self._submit, fn, late=True), self._core.release)
-        return self._submit(fn, args, kwargs)
-
-    def _submit(
-        self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], *, late: bool = False
-    ) -> SessionFuture:
         core = self._core
+        if needed := futures_in(args, kwargs):
+            core.wait_for_room()
+            return DependentFuture(core, needed, (fn, args, kwargs, self._task_options()))
         try:
             data = core.encode([args, kwargs] if kwargs else args)
-            core.store(fn)
         except Exception as error:
             take_used()
-            core.check(late=late)
-            failed = SessionFuture(core, -1)
-            failed.set_exception(error)
-            return failed
-        return core.submit(fn, data, take_used(), self._task_options(), late=late)
+            core.check()
+            return core.failed(error)
+        return core.submit(fn, data, take_used(), self._task_options())
+
+    def command(self, argv: Sequence[str | bytes]) -> Future[CommandEnd]:
+        """Run a command as a task, in the directory and environment of its slot and without input.
+
+        Args:
+            argv: the command, which is looked for in PATH, and its arguments.
+        Returns: the future of its exit code (that of a signal is negative), output and standard error, of each at most
+            16 MiB. One that cannot be started is an OSError.
+        Raises: as `submit`.
+        """
+        return self.submit(run_command, list(argv))
 
     def flush(self) -> None:
         """Send tasks at once that wait to be sent with others."""

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import importlib
 import struct
-import subprocess
 import traceback
 from collections.abc import Callable
 from typing import Any, Final
 
+from hal.runtime.commands import run_command
 from hal.wire.frames.sessions import MAX_INLINE_BYTES
 
 DONE: Final = b"\0"
@@ -46,11 +46,10 @@ def command(*argv: bytes) -> bytes:
     Returns: exit code (that of a signal is negative; 127: it cannot be started), and output.
     """
     try:
-        run = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True)
+        code, output, errors = run_command(argv, MAX_OUTPUT_BYTES)
     except (OSError, ValueError) as error:
         return _END.pack(127, 0) + str(error).encode(errors="replace")
-    output, complaints = run.stdout[:MAX_OUTPUT_BYTES], run.stderr[:MAX_OUTPUT_BYTES]
-    return b"".join((_END.pack(run.returncode, len(output)), output, complaints))
+    return b"".join((_END.pack(code, len(output)), output, errors))
 
 
 def _bytes_of(function: Callable[[bytes], Any], data: bytes) -> bytes:

@@ -28,13 +28,15 @@ _ALIGNED: Final = 16
 """Parts begin at multiples of this, counted from the payload's begin."""
 MAX_BUFFERS: Final = 65_536
 MAIN: Final = b"__main__"
+MAX_PLAIN: Final = 4
 MAX_TEXT: Final = 1 << 16
 """Characters of a traceback."""
 
 Bytes = bytes | bytearray | memoryview
 _EACH: Final = _SIZE.size + _ALIGNED
 """What a buffer costs, at most, besides its bytes."""
-_SMALL: Final = frozenset({float, bool, type(None)})
+_PLAIN: Final = frozenset({int, float, bool, type(None)})
+"""Their pickles have neither buffers nor anything of `__main__`."""
 _dumps = pickle.dumps
 
 
@@ -52,8 +54,10 @@ def encode_value(value: Any, exchange: Exchange | None = None, client: int = 0) 
         client: whose task it belongs to.
     Raises: what pickling it raises, of any type; OSError of the file.
     """
-    if type(value) in _SMALL:
-        return _dumps(value, PROTOCOL)
+    if _is_plain(value):
+        data = _dumps(value, PROTOCOL)
+        if len(data) <= MAX_INLINE_BYTES:  # an integer can be as long as it likes
+            return data
     buffers: list[pickle.PickleBuffer] = []
     try:
         data = _dumps(value, PROTOCOL, buffer_callback=buffers.append)
@@ -63,13 +67,27 @@ def encode_value(value: Any, exchange: Exchange | None = None, client: int = 0) 
     if by_value:
         buffers.clear()
         data = _by_value(value, buffers.append)
-    if len(data) + sum(buffer.raw().nbytes for buffer in buffers) + _EACH * len(buffers) <= MAX_INLINE_BYTES:
-        return b"".join(_with_buffers(data, buffers)) if buffers else data
+    if not buffers:
+        if len(data) <= MAX_INLINE_BYTES:
+            return data
+    elif len(data) + sum(buffer.raw().nbytes for buffer in buffers) + _EACH * len(buffers) <= MAX_INLINE_BYTES:
+        return b"".join(_with_buffers(data, buffers))
     pieces = _with_buffers(data, buffers) if buffers else [data]
     if exchange is None:
         size = sum(memoryview(piece).nbytes for piece in pieces)
         raise PayloadTooLargeError(f"a value of {size} bytes; at most {MAX_INLINE_BYTES} are allowed")
     return exchange.write(pieces, client)
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether it is a number, or a tuple of a few."""
+    kind = type(value)
+    if kind is not tuple or len(value) > MAX_PLAIN:
+        return kind in _PLAIN
+    for item in value:  # noqa: SIM110  twice as fast as all()
+        if type(item) not in _PLAIN:
+            return False
+    return True
 
 
 def encode_function(function: Any) -> bytes:

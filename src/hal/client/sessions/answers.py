@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import pickle
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, Future, InvalidStateError
+from concurrent.futures._base import CANCELLED, CANCELLED_AND_NOTIFIED, FINISHED, PENDING
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from hal.client.sessions.errors import BY_STATUS, TaskError
 from hal.runtime.exchange import MARK, Exchange
@@ -17,6 +19,19 @@ from hal.wire.frames.sessions import TaskResults, TaskStatus
 
 if TYPE_CHECKING:
     from hal.client.sessions.core import SessionCore
+
+
+_ENDED: Final = frozenset({CANCELLED, CANCELLED_AND_NOTIFIED, FINISHED})
+_MADE_LATER: Final = frozenset({"_condition", "_waiters", "_done_callbacks"})
+_changing: Final = threading.RLock()
+"""Held for an instant by who ends a future that nobody watches, or begins to watch one."""
+
+
+class Dependent(Protocol):
+    """A task that waits for others."""
+
+    def note_end(self) -> None:
+        """One of them has ended."""
 
 
 class Block(Protocol):
@@ -43,25 +58,57 @@ class Stored:
     Attributes:
         ref: its id.
         needs: shared values that it uses.
-        uses: blocks that call it and were not answered.
+        uses: blocks that call it and were not answered, and maps that do.
+        kept: it is found again by the function.
     """
 
-    __slots__ = ("needs", "ref", "uses")
+    __slots__ = ("kept", "needs", "ref", "uses")
 
     def __init__(self, ref: int, needs: frozenset[int]) -> None:
         self.ref = ref
         self.needs = needs
         self.uses = 0
+        self.kept = True
 
 
 class SessionFuture(Future[Any]):
-    """The future of one task. `cancel` asks the broker: a task that a worker has is not cancelled."""
+    """The future of one task. `cancel` asks the broker: a task that a worker has is not cancelled.
+
+    A million of them are unanswered at times, and few are waited for: what `Future` needs for that is made when it is
+    asked for, so a future is a tenth of the size.
+    """
+
+    _state: str = PENDING
+    _result: Any = None
+    _exception: BaseException | None = None
+    _watchable = False
+    """It has a condition, waiters and callbacks."""
+    _dependents: list[Dependent] | None = None
+    """Tasks that wait for this one."""
 
     def __init__(self, core: SessionCore, task: int) -> None:
-        super().__init__()
         self._core = core
         self.task = task
         """Its id."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in _MADE_LATER:
+            raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+        with _changing:
+            if not self._watchable:
+                self._waiters: list[Any] = []
+                self._done_callbacks: list[Callable[[Future[Any]], object]] = []
+                self._condition = threading.Condition()
+                self._watchable = True
+        return object.__getattribute__(self, name)
+
+    def done(self) -> bool:
+        """Whether it has ended, or was cancelled."""
+        return self._state in _ENDED
+
+    def cancelled(self) -> bool:
+        """Whether it was cancelled."""
+        return self._state in (CANCELLED, CANCELLED_AND_NOTIFIED)
 
     def cancel(self) -> bool:
         """Cancel the task if no worker has it; returns whether it is cancelled."""
@@ -71,6 +118,8 @@ class SessionFuture(Future[Any]):
 
     def result(self, timeout: float | None = None) -> Any:
         """The result; in a task, others run in its slot meanwhile."""
+        if self._state == FINISHED and self._exception is None:
+            return self._result
         if self.done():
             return super().result(timeout)
         with waiting():
@@ -78,26 +127,64 @@ class SessionFuture(Future[Any]):
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """As `result`: the exception, or None."""
-        if self.done():
-            return super().exception(timeout)
+        if self._state == FINISHED:
+            return self._exception
         with waiting():
             return super().exception(timeout)
 
     def settle(self, status: int, data: memoryview) -> None:
-        """Set the result."""
-        with contextlib.suppress(InvalidStateError):
-            if status == TaskStatus.DONE:
-                try:
-                    value = decode_value(data, self._core.exchange, last=True)
-                except Exception as error:
-                    self.set_exception(error)
-                else:
-                    self.set_result(value)
-            elif status == TaskStatus.CANCELLED:
-                super().cancel()
-                self.set_running_or_notify_cancel()
+        """Set what the broker has answered."""
+        if status == TaskStatus.DONE:
+            try:
+                value = decode_value(data, self._core.exchange, last=True)
+            except Exception as error:
+                self.end(error=error)
             else:
-                self.set_exception(error_of(status, data))
+                self.end(value)
+        elif status == TaskStatus.CANCELLED:
+            self.end_cancelled()
+        else:
+            self.end(error=error_of(status, data))
+
+    def end(self, value: Any = None, error: BaseException | None = None) -> None:
+        """Set the result or the exception, unless it has ended; what waits for it is ready."""
+        with _changing:
+            watched = self._watchable
+            if not watched and self._state == PENDING:
+                self._result, self._exception = value, error
+                self._state = FINISHED
+        if watched:
+            with contextlib.suppress(InvalidStateError):
+                if error is None:
+                    self.set_result(value)
+                else:
+                    self.set_exception(error)
+        self._release_dependents()
+
+    def end_cancelled(self) -> None:
+        """It was cancelled, unless it has ended."""
+        if self._state == PENDING and super().cancel():
+            self.set_running_or_notify_cancel()
+        self._release_dependents()
+
+    def add_dependent(self, dependent: Dependent) -> None:
+        """Tell this task's end to a task that waits for it; at once if it has ended."""
+        with _changing:
+            if self._state not in _ENDED:
+                if self._dependents is None:
+                    self._dependents = []
+                self._dependents.append(dependent)
+                return
+        dependent.note_end()
+
+    def _release_dependents(self) -> None:
+        with _changing:
+            found = self._dependents
+            if found is None:
+                return
+            self._dependents = None
+        for dependent in found:
+            dependent.note_end()
 
 
 class FutureBlock:
@@ -120,9 +207,7 @@ class FutureBlock:
 
     def lose(self, error: BaseException) -> None:
         for future in self.futures:
-            if not future.done():
-                with contextlib.suppress(InvalidStateError):
-                    future.set_exception(error)
+            future.end(error=error)
 
 
 class RecoveredBlock:
@@ -144,9 +229,7 @@ class RecoveredBlock:
 
     def lose(self, error: BaseException) -> None:
         for future in self.futures.values():
-            if not future.done():
-                with contextlib.suppress(InvalidStateError):
-                    future.set_exception(error)
+            future.end(error=error)
 
 
 def values_of(frame: TaskResults, exchange: Exchange | None) -> Iterator[Any]:

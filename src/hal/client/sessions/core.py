@@ -13,10 +13,12 @@ from array import array
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
+from types import MethodType
 from typing import Any, Final, NamedTuple
-from weakref import WeakSet
+from weakref import ReferenceType, WeakMethod, WeakSet
 
 from hal.client.sessions.answers import Block, FutureBlock, RecoveredBlock, SessionFuture, Stored
+from hal.client.sessions.dependent import ReadyTasks
 from hal.client.sessions.errors import SessionLost
 from hal.client.sessions.reconnection import Reconnection
 from hal.core.model.errors import HALError, UnreachableError, error_from_code
@@ -53,6 +55,9 @@ BATCH_TASKS: Final = 256
 BATCH_BYTES: Final = 256 << 10
 MAX_FUNCTIONS: Final = 512
 """Functions that are kept for further tasks."""
+
+
+Weak = ReferenceType[Any]
 
 
 class Options(NamedTuple):
@@ -104,6 +109,20 @@ def connect(session: SessionFile, worker: int = 0, client: str = "") -> tuple[Fr
     raise UnreachableError("the broker closed the connection")
 
 
+def _weak(function: Callable[..., Any], gone: Callable[[Weak], object] | None = None) -> Weak | None:
+    """A key for a function that does not keep it, nor the object whose method it is; None: it cannot have one.
+
+    Args:
+        gone: called with the key when nobody has the function any more, at any moment.
+    """
+    try:
+        key: Weak = WeakMethod(function, gone) if isinstance(function, MethodType) else ReferenceType(function, gone)
+        hash(key)
+    except TypeError:
+        return None
+    return key
+
+
 _OPEN: Final[WeakSet[SessionCore]] = WeakSet()
 """Connections of this process."""
 
@@ -150,7 +169,10 @@ class SessionCore:
         self._room = threading.Condition(self._lock)
         """Of answers: the window has room again, or nothing is unanswered."""
         self._blocks: dict[int, Block] = {}
-        self._stored: dict[Callable[..., Any], Stored] = {}
+        self._stored: dict[Weak, Stored] = {}
+        """Functions that somebody has."""
+        self._gone: deque[Weak] = deque()
+        """Of these, which nobody has any more."""
         self._objects = 0
         self._object_files: dict[int, bytes] = {}
         """Objects that are files, by id."""
@@ -159,6 +181,9 @@ class SessionCore:
         self._next_task = 0
         self._unanswered = 0
         self._unanswered_bytes = 0
+        self._reserved = 0
+        """Tasks that wait for the results of others."""
+        self.ready = ReadyTasks(self)
         self._confirmed = True
         """Something was received since the last block was sent."""
         self._futures: list[SessionFuture] = []
@@ -205,27 +230,35 @@ class SessionCore:
         data: bytes,
         needs: frozenset[int],
         options: Options,
-        *,
-        late: bool = False,
+        waited: SessionFuture | None = None,
     ) -> SessionFuture:
         """Submit a task.
 
         Args:
             needs: shared values that it uses.
-            late: it was reserved.
+            waited: its future, if it was reserved; then it leaves when others do.
+        Returns: its future, which has failed if the function cannot be pickled.
         Raises:
             SessionLost: the connection is gone.
             RuntimeError: after `close`.
+            Exception: of pickling the function of a task that was reserved.
         """
         with self._lock:
-            self.check(late=late)
-            if not self.has_room(1):
+            self.check(late=waited is not None)
+            if waited is None and not self.has_room(1):
                 self._wait_for_room(1)
-            stored = self.store(function)
+            try:
+                stored = self.store(function)
+            except Exception as error:
+                take_used()
+                if waited is not None:
+                    raise
+                return self.failed(error)
             if self._futures and (stored is not self._function or options != self._options):
                 self.flush()
             self._function, self._options = stored, options
-            future = SessionFuture(self, self._next_task)
+            future = waited or SessionFuture(self, -1)
+            future.task = self._next_task
             self._next_task += 1
             self._futures.append(future)
             size = len(data)
@@ -238,9 +271,15 @@ class SessionCore:
             self._parts_bytes += size
             self._unanswered += 1
             self._unanswered_bytes += size
-            if self._confirmed or len(self._futures) >= BATCH_TASKS or self._is_full:
+            if (self._confirmed and waited is None) or len(self._futures) >= BATCH_TASKS or self._is_full:
                 self.flush()
             return future
+
+    def failed(self, error: BaseException) -> SessionFuture:
+        """The future of a task that was never submitted."""
+        future = SessionFuture(self, -1)
+        future.end(error=error)
+        return future
 
     def submit_block(
         self, stored: Stored, parts: list[bytes], needs: frozenset[int], options: Options, block: Block
@@ -268,14 +307,10 @@ class SessionCore:
         Raises: what pickling it raises.
         """
         with self._lock:
-            try:
-                known = self._stored.get(function)
-            except TypeError:  # it cannot be hashed
-                known, keep = None, False
-            else:
-                keep = True
-            if known is not None:
+            key = _weak(function)
+            if key is not None and (known := self._stored.get(key)) is not None:
                 return known
+            self._forget_gone()
             before = take_used()  # of arguments that were encoded already
             called: Any = function
             if self._initializer is not None:
@@ -285,9 +320,24 @@ class SessionCore:
                 self._forget_functions()
             stored = Stored(self.store_object(data), take_used())
             note_used(before)
-            if keep:
-                self._stored[function] = stored
+            key = _weak(function, self._gone.append)
+            if key is None:
+                stored.kept = False
+            else:
+                self._stored[key] = stored
             return stored
+
+    def hold(self, function: Callable[..., Any]) -> Stored:
+        """As `store`; it is kept until `let_go`."""
+        with self._lock:
+            stored = self.store(function)
+            stored.uses += 1
+            return stored
+
+    def let_go(self, stored: Stored) -> None:
+        """Blocks that were sent go on."""
+        with self._lock:
+            self._end_use(stored)
 
     def store_object(self, data: bytes, replaces: int = 0) -> int:
         """Send an object to the broker; returns its id.
@@ -313,7 +363,7 @@ class SessionCore:
 
     def _drop_replaced(self) -> None:
         """Drop objects that were replaced, when no task is left that may need them."""
-        if self._unanswered or not self._replaced:
+        if self._unanswered or self._reserved or not self._replaced:
             return
         needed = set().union(*(stored.needs for stored in self._stored.values()))
         refs = [ref for ref in self._replaced if ref not in needed][:MAX_NEEDS]
@@ -370,7 +420,7 @@ class SessionCore:
         """Wait until all tasks are answered or lost."""
         with self._room:
             self._waiting_for_room += 1
-            while self._unanswered and self.lost is None:
+            while (self._unanswered or self._reserved) and self.lost is None:
                 self._room.wait()
             self._waiting_for_room -= 1
         if threading.current_thread() is not self._reader:
@@ -386,21 +436,32 @@ class SessionCore:
         return self._unanswered + tasks <= self._window_tasks and self._unanswered_bytes < self._window_bytes
 
     def reserve(self) -> None:
-        """A task will be submitted later; `close` and `wait_until_answered` wait for that.
+        """A task will be submitted later; `close` and `wait_until_answered` wait for that. It takes no room until then.
 
         Raises: as `submit`.
         """
         with self._lock:
             self.check()
-            self._unanswered += 1
+            self._reserved += 1
 
     def release(self) -> None:
         """It was submitted, or will never be."""
         with self._lock:
-            if self.lost is None:
-                self._unanswered -= 1
+            self._reserved -= 1
+            if self._waiting_for_room:
                 self._room.notify_all()
-                self._end_if_done()
+            self._end_if_done()
+
+    @property
+    def receives_now(self) -> bool:
+        """Whether this thread is the one that reads."""
+        return threading.get_ident() == self._reader.ident
+
+    def flush_if_confirmed(self) -> None:
+        """Send the tasks that wait to be sent, unless an answer comes soon."""
+        with self._lock:
+            if self._confirmed:
+                self.flush()
 
     def check(self, *, late: bool = False) -> None:
         """Check that tasks can be submitted.
@@ -469,10 +530,25 @@ class SessionCore:
             self._link.close()  # the reader notices
 
     def _forget_functions(self) -> None:
-        for function, stored in list(self._stored.items())[: MAX_FUNCTIONS // 2]:
+        for key, stored in list(self._stored.items())[: MAX_FUNCTIONS // 2]:
             if not stored.uses and stored is not self._function:
-                del self._stored[function]
+                del self._stored[key]
                 self._drop([stored.ref])
+
+    def _forget_gone(self) -> None:
+        """Drop functions that nobody can call any more."""
+        while self._gone:
+            stored = self._stored.pop(self._gone.popleft(), None)
+            if stored is not None:
+                stored.kept = False
+                stored.uses += 1
+                self._end_use(stored)
+
+    def _end_use(self, stored: Stored) -> None:
+        """One use of a function is over; it is dropped with the last one, if it is not found again."""
+        stored.uses -= 1
+        if not stored.uses and not stored.kept and not (self._futures and stored is self._function):
+            self._drop([stored.ref])
 
     # ── in ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -491,7 +567,7 @@ class SessionCore:
 
     def _read(self) -> None:
         reason = self._read_link()
-        while self._durable is not None and not (self.closed and not self._unanswered):
+        while self._durable is not None and not self._is_over:
             link, failure = self._durable.dial_again(self._session, self.number)
             if link is None:
                 reason = failure
@@ -522,8 +598,11 @@ class SessionCore:
                             reason = frame.reason
                         case _:
                             pass
+                self.ready.submit()
                 with self._lock:
                     self._confirmed = True
+                    if self._gone:
+                        self._forget_gone()
                     if self._durable is not None and (told := self._durable.take_acknowledgements()):
                         self._send(*told)
                     self.flush()
@@ -541,7 +620,7 @@ class SessionCore:
             block.left -= count
             if not block.left:
                 del self._blocks[frame.block]
-                block.stored.uses -= 1
+                self._end_use(block.stored)
                 self._unanswered_bytes -= block.size
                 self._remove_files(block)
                 if self._durable is not None:
@@ -560,8 +639,13 @@ class SessionCore:
             for payload in block.files:
                 self.exchange.remove(payload)
 
+    @property
+    def _is_over(self) -> bool:
+        """Whether all that was accepted has ended, and nothing more is accepted."""
+        return self.closed and not self._unanswered and not self._reserved
+
     def _end_if_done(self) -> None:
-        if self.closed and not self._unanswered:
+        if self._is_over:
             if self._durable is not None:
                 self._send(Goodbye(reason="the client has closed the session"))
             self._link.close()
@@ -582,3 +666,4 @@ class SessionCore:
         for block in blocks:
             self._remove_files(block)
             block.lose(error)
+        self.ready.submit()

@@ -1,16 +1,24 @@
-"""Tasks whose arguments are futures: submitted once all of these have results."""
+"""Tasks whose arguments are futures: submitted once all of these have results.
+
+Such a task is one object until it is submitted, and the same future afterwards. Nothing recurses: graphs may be as deep
+as they like, also when their first task fails.
+"""
 
 from __future__ import annotations
 
-import contextlib
 import threading
+from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future, InvalidStateError
-from typing import Any
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, Final
 
-from hal.runtime.task_context import waiting
+from hal.client.sessions.answers import SessionFuture
+from hal.runtime.shared_values import take_used
 
-Submit = Callable[[tuple[Any, ...], dict[str, Any]], Future[Any]]
+if TYPE_CHECKING:
+    from hal.client.sessions.core import Options, SessionCore
+
+Call = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], "Options"]
 
 
 def futures_in(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Future[Any]]:
@@ -21,84 +29,98 @@ def futures_in(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Future[Any
     return found
 
 
-class DependentFuture(Future[Any]):
+_counting: Final = threading.RLock()
+
+
+class DependentFuture(SessionFuture):
     """The future of a task that waits for the results of others."""
 
-    def __init__(
-        self,
-        needed: list[Future[Any]],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        submit: Submit,
-        release: Callable[[], None],
-    ) -> None:
+    def __init__(self, core: SessionCore, needed: list[Future[Any]], call: Call) -> None:
         """
         Args:
             needed: futures among the arguments.
-            submit: called with the arguments once all are there.
-            release: called once, after that, or when the task will never be submitted.
+            call: function, arguments and options.
+        Raises: as `SessionCore.submit`.
         """
-        super().__init__()
-        self._args, self._kwargs, self._submit, self._release = args, kwargs, submit, release
-        self._left = len(needed)
-        self._counting = threading.Lock()
-        self._task: Future[Any] | None = None
+        super().__init__(core, -1)
+        core.reserve()
+        self._call: Call | None = call
+        """None: it was submitted, or has ended without that."""
+        self._left = len(needed) + 1
         for future in needed:
-            future.add_done_callback(self._note_done)
+            if isinstance(future, SessionFuture):
+                future.add_dependent(self)
+            else:
+                future.add_done_callback(self.note_end)
+        self.note_end()
 
-    def cancel(self) -> bool:
-        """Cancel the task if no worker has it; returns whether it is cancelled."""
-        if self._task is not None:
-            self._task.cancel()
-        elif super().cancel():
-            self.set_running_or_notify_cancel()
-        return self.cancelled()
-
-    def result(self, timeout: float | None = None) -> Any:
-        """The result; in a task, others run in its slot meanwhile."""
-        if self.done():
-            return super().result(timeout)
-        with waiting():
-            return super().result(timeout)
-
-    def exception(self, timeout: float | None = None) -> BaseException | None:
-        """As `result`: the exception, or None."""
-        if self.done():
-            return super().exception(timeout)
-        with waiting():
-            return super().exception(timeout)
-
-    def _note_done(self, _future: Future[Any]) -> None:
-        with self._counting:
+    def note_end(self, _future: object = None) -> None:
+        """One of the tasks that it waits for has ended."""
+        with _counting:
             self._left -= 1
             if self._left:
                 return
+        self._core.ready.add(self)
+
+    def cancel(self) -> bool:
+        """Cancel the task if no worker has it; returns whether it is cancelled."""
+        if self.done():
+            return self.cancelled()
+        if self._take_call() is None:
+            return super().cancel()
+        self.end_cancelled()
+        self._core.release()
+        return self.cancelled()
+
+    def submit(self) -> None:
+        """Submit the task: all that it waits for is there."""
+        call = self._take_call()
+        if call is None:
+            return
         try:
-            if not self.cancelled():
-                args = tuple(_result_of(value) for value in self._args)
-                kwargs = {name: _result_of(value) for name, value in self._kwargs.items()}
-                self._task = self._submit(args, kwargs)
+            function, args, kwargs, options = call
+            args = tuple([_result_of(value) for value in args])
+            kwargs = {name: _result_of(value) for name, value in kwargs.items()}
+            data = self._core.encode([args, kwargs] if kwargs else args)
+            self._core.submit(function, data, take_used(), options, self)
         except BaseException as error:
-            self._fail(error)
+            take_used()
+            self.end(error=error)
         finally:
-            self._args, self._kwargs = (), {}
-            self._release()
-        if self._task is not None:
-            self._task.add_done_callback(self._copy)
+            self._core.release()
 
-    def _copy(self, task: Future[Any]) -> None:
-        if task.cancelled():
-            if super().cancel():
-                self.set_running_or_notify_cancel()
-        elif (error := task.exception()) is not None:
-            self._fail(error)
-        else:
-            with contextlib.suppress(InvalidStateError):
-                self.set_result(task.result())
+    def _take_call(self) -> Call | None:
+        with _counting:
+            call, self._call = self._call, None
+        return call
 
-    def _fail(self, error: BaseException) -> None:
-        with contextlib.suppress(InvalidStateError):
-            self.set_exception(error)
+
+class ReadyTasks:
+    """Tasks whose arguments are there. They leave as the window has room, in the order in which they became ready."""
+
+    def __init__(self, core: SessionCore) -> None:
+        self._core = core
+        self._tasks: deque[DependentFuture] = deque()
+        self._submitting = threading.Lock()
+
+    def add(self, task: DependentFuture) -> None:
+        """Let a task be submitted: by this thread, or by the one that does so already."""
+        self._tasks.append(task)
+        if not self._core.receives_now:  # it submits all of them when it has read its frames
+            self.submit()
+
+    def submit(self) -> None:
+        """Submit as many as there is room for."""
+        tasks, core = self._tasks, self._core
+        while tasks and core.has_room(1):
+            if not self._submitting.acquire(blocking=False):
+                return  # who holds it looks again
+            try:
+                while tasks and core.has_room(1):
+                    tasks.popleft().submit()
+            finally:
+                self._submitting.release()
+            core.flush_if_confirmed()
 
 
 def _result_of(value: Any) -> Any:

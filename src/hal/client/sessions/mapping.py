@@ -40,7 +40,7 @@ class TaskMap:
         timeout_s: float | None,
     ) -> None:
         self._core = core
-        self._stored = core.store(function)
+        self._stored = core.hold(function)
         self._items = zip(*iterables, strict=False)
         self._options = options
         self._deadline = None if timeout_s is None else time.monotonic() + timeout_s
@@ -168,6 +168,7 @@ class TaskMap:
 
     def _abandon(self) -> None:
         self._abandoned = True
+        self._core.let_go(self._stored)
         self._frames.clear()
         if self._blocks:
             self._core.cancel([(first, count) for first, count, _ in self._blocks], wait=False)

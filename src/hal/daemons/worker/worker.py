@@ -10,6 +10,7 @@ A task that waits for another task gives its slot back: another thread runs task
 from __future__ import annotations
 
 import os
+import pickle
 import threading
 import time
 from array import array
@@ -23,7 +24,8 @@ from typing import Any, Final
 from hal.core.model.errors import HALError, UnreachableError, error_from_code
 from hal.daemons.worker.baton import Baton
 from hal.daemons.worker.runners import Runners
-from hal.runtime.exchange import Exchange
+from hal.runtime.commands import end_commands
+from hal.runtime.exchange import MARK, Exchange
 from hal.runtime.frame_link import FrameLink, dial
 from hal.runtime.session_file import SessionFile, socket_path
 from hal.runtime.shared_values import resolve_with
@@ -371,6 +373,7 @@ class Worker:
                 took_us=run.frame.timeout_ms * 1_000,
             )
             self._send(frame)
+            end_commands()
             os._exit(EXIT_TIMED_OUT)
 
     # ── running ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -384,7 +387,7 @@ class Worker:
         now = time.perf_counter
         run.since = run.ended = now()
         timeout_s = run.frame.timeout_ms / 1_000
-        baton = self._baton
+        baton, loads = self._baton, pickle.loads
         set_depth(run.frame.depth)
         try:
             function = self._function(run.frame.function)
@@ -400,7 +403,8 @@ class Worker:
             if timeout_s:
                 self._deadline_s = time.monotonic() + timeout_s
             try:
-                arguments = decode_value(view[offsets[index] : offsets[index + 1]], exchange)
+                part = view[offsets[index] : offsets[index + 1]]
+                arguments = loads(part) if part[0] > MARK else decode_value(part, exchange)
                 if type(arguments) is tuple:
                     value = function(*arguments)
                 else:

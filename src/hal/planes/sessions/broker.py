@@ -148,6 +148,7 @@ class Broker:
             return
         self._mean_us.pop(ref, None)
         submitter.object_bytes -= sum(len(piece.data) for piece in pieces)
+        self._mean_us.pop(ref, None)
         for slot in self.slots.values():
             if ref in slot.known:
                 slot.known.remove(ref)
