@@ -318,6 +318,7 @@ class Client:
         keep: float = 15.0,
         python: str = sys.executable,
         timeout: float = 300.0,
+        durable: bool = False,
         **options: Unpack[SlotOptions],
     ) -> OpenedSession:
         """Open a session: an executor (`concurrent.futures`) whose tasks run in slots of this HAL (docs/sessions.md).
@@ -329,31 +330,37 @@ class Client:
             slots: how many, or (least, most): the others run while there is something to do, and leave first for
                 other work.
             name: by which `find_session` finds it.
-            linger: seconds after which it ends when no client is connected.
+            linger: seconds after which it ends when no client is connected; a durable one also has to have run all
+                tasks.
             keep: seconds for which slots without a task are kept.
             python: the interpreter of broker and workers; it must have HAL.
             timeout: seconds until which its broker must run.
+            durable: what is submitted outlives broker, workers and this program. If there is a durable session of that
+                name, this continues it: `recovered` has the futures of what was not received.
             options: what each slot asks for: cpus, memory, gpus, queue, account and more, as for `submit`.
         Raises:
             SpecError: malformed, or it can never run.
-            ConflictError: there is a session of that name, or no node of this machine.
+            ConflictError: there is a session of that name that cannot be continued, or no node of this machine.
             TimedOutError: its broker did not begin in time; nothing is left of it.
         """
         from hal.client.sessions.opening import open_session_at
 
-        opening = partial(open_session_at, self.address, slots, name, linger, keep, python, timeout, options)
+        opening = partial(open_session_at, self.address, slots, name, linger, keep, python, timeout, options, durable)
         return opening()
 
-    def find_session(self, name: str) -> OpenedSession:
+    def find_session(self, name: str, *, client: str = "") -> OpenedSession:
         """Connect to a session of yours that was opened on this machine.
 
+        Args:
+            client: of a durable session: a name of this program's own, with which it finds in `recovered` what it
+                submitted before.
         Raises:
             NotFoundError: there is none of that name.
             UnreachableError: its broker does not answer.
         """
         from hal.client.sessions.opening import find_session_at
 
-        opening = partial(find_session_at, self.address, name)
+        opening = partial(find_session_at, self.address, name, client)
         return opening()
 
     # ── nodes ─────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -19,6 +19,7 @@ from itertools import count, islice
 from pathlib import Path
 from typing import Final
 
+from hal.core.model.errors import ConflictError
 from hal.runtime.privacy import is_private
 from hal.runtime.regular_files import open_regular
 
@@ -47,17 +48,27 @@ def make_exchange(session: str, otherwise: Path, *, kept: bool = False) -> Path:
     Args:
         otherwise: its parent if this machine has no directory in memory.
         kept: it stays when this process dies, for the broker that is started again.
+    Raises:
+        OSError: somebody else has made it.
+        ConflictError: another process holds it.
     """
-    parent = MEMORY if os.access(MEMORY, os.W_OK) else otherwise
-    path = parent / f"{PREFIX}{session}"
+    path = exchange_path(session, otherwise)
     path.mkdir(mode=0o700, exist_ok=True)  # a broker that is started again finds its own
-    _hold(path)
+    if not is_private(path):
+        raise OSError(errno.EPERM, "not a private directory of this user", str(path))
+    if _hold(path) is None:
+        raise ConflictError(f"another broker serves the session of {path}")
     if kept:
         (path / KEPT).touch(mode=0o600)
-    for other in islice(parent.glob(f"{PREFIX}*"), MAX_SWEPT):
+    for other in islice(path.parent.glob(f"{PREFIX}*"), MAX_SWEPT):
         if other != path:
             _remove_if_left(other)
     return path
+
+
+def exchange_path(session: str, otherwise: Path) -> Path:
+    """Where the directory of a session is; see `make_exchange`."""
+    return (MEMORY if os.access(MEMORY, os.W_OK) else otherwise) / f"{PREFIX}{session}"
 
 
 def _hold(path: Path) -> int | None:

@@ -6,6 +6,7 @@ the session's own and is never an argument or a variable of a process.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import secrets
 import tempfile
@@ -113,6 +114,16 @@ def socket_path(address: str) -> Path:
     if not path.is_absolute() or len(os.fsencode(path)) > MAX_SOCKET_PATH:
         raise SpecError(f"the socket {path} of a broker needs an absolute path of at most {MAX_SOCKET_PATH} bytes")
     return path
+
+
+def durable_directory(hal: str, name: str) -> Path:
+    """The directory of this user's durable session of that name: it outlives processes and restarts of the machine.
+
+    Args:
+        hal: whose session it is.
+    """
+    state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
+    return state / "hal-sessions" / hashlib.sha256(f"{hal}\n{name}".encode()).hexdigest()[:24]
 
 
 def private_directory() -> Path:

@@ -47,7 +47,8 @@ class Session:
 
     def __init__(self, runtime: Runtime, directory: Directory) -> None:
         self.broker = Broker()
-        self.journal = Journal(runtime, directory)
+        self.errors: list[OSError] = []
+        self.journal = Journal(runtime, directory, self.errors.append)
         self.clients = DurableClients(self.broker, self.journal)
 
     async def begin(self) -> None:

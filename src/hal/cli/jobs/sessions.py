@@ -101,12 +101,13 @@ def _time(us: int) -> str:
 @click.argument("name")
 @pass_screen
 def end(screen: Screen, name: str) -> None:
-    """End a session of yours: tasks that have not ended are lost, and both its jobs end."""
-    from hal.client.sessions.listing import my_session
+    """End a session of yours: tasks that have not ended are lost, both its jobs end, and a durable one is forgotten."""
+    from hal.client.sessions.kept import end_session
 
-    found = my_session(screen.client, name)
-    jobs = [job for job in (found.broker, found.slots) if job]
-    for outcome in screen.client.cancel(*jobs):
+    outcomes = end_session(screen.client, name)
+    if not outcomes:
+        screen.note(f"session '{name}' is forgotten")
+    for outcome in outcomes:
         screen.note(outcome.detail if not outcome.ok else f"job {outcome.id} is ended")
 
 

@@ -31,10 +31,12 @@ from hal.runtime.task_payloads import encode_function, encode_value
 from hal.wire.agree import SPOKEN
 from hal.wire.frames.hello import Goodbye
 from hal.wire.frames.sessions import (
+    CLIENT_REPLACED,
     MAX_BLOCK_TASKS,
     MAX_CANCELLED,
     MAX_INLINE_BYTES,
     MAX_NEEDS,
+    SESSION_CLOSED,
     SESSIONS,
     CancelTasks,
     DropObjects,
@@ -198,6 +200,10 @@ class SessionCore:
         self._waiting_for_room = 0
         self.closed = False
         """Nothing more is accepted."""
+        self._parted = False
+        """The broker is not dialled again when the connection ends."""
+        self.finished = False
+        """The connection was closed because all was answered."""
         self.lost: SessionLost | None = None
         self.recovered: list[SessionFuture] = []
         """Of tasks that an earlier process of this client has submitted."""
@@ -416,6 +422,16 @@ class SessionCore:
         with self._lock:
             self._end_if_done()
 
+    def leave(self) -> None:
+        """Close the connection; tasks of a durable session that were submitted go on, and their results are kept."""
+        link = None
+        while self.lost is None and link is not self._link:
+            link = self._link
+            self.cancel([], wait=True)  # it is answered after all before it is in the journal
+        with self._lock:
+            self._parted = self.closed = True
+            self._link.close()
+
     def wait_until_answered(self) -> None:
         """Wait until all tasks are answered or lost."""
         with self._room:
@@ -567,8 +583,8 @@ class SessionCore:
 
     def _read(self) -> None:
         reason = self._read_link()
-        while self._durable is not None and not self._is_over:
-            link, failure = self._durable.dial_again(self._session, self.number)
+        while self._durable is not None and not self._parted and not self._is_over:
+            link, failure = self._durable.dial_again(self._session, self.number, reason)
             if link is None:
                 reason = failure
                 break
@@ -596,6 +612,7 @@ class SessionCore:
                                 self._cancelling.popleft().set()
                         case Goodbye():
                             reason = frame.reason
+                            self._parted = self._parted or frame.code in (CLIENT_REPLACED, SESSION_CLOSED)
                         case _:
                             pass
                 self.ready.submit()
@@ -645,7 +662,8 @@ class SessionCore:
         return self.closed and not self._unanswered and not self._reserved
 
     def _end_if_done(self) -> None:
-        if self._is_over:
+        if self._is_over and not self._parted:
+            self.finished = self.finished or self.lost is None
             if self._durable is not None:
                 self._send(Goodbye(reason="the client has closed the session"))
             self._link.close()
@@ -664,6 +682,7 @@ class SessionCore:
                 event.set()
             self._room.notify_all()
         for block in blocks:
-            self._remove_files(block)
+            if self._durable is None:  # otherwise the tasks go on
+                self._remove_files(block)
             block.lose(error)
         self.ready.submit()

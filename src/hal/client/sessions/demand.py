@@ -5,15 +5,18 @@ A session grows at once and shrinks late: the most that was wanted within the la
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable
 from typing import Final
 
 from hal.client.sessions.core import connect
+from hal.client.sessions.reconnection import RECONNECT_S
 from hal.core.model.errors import ConflictError, HALError
 from hal.runtime.session_file import SessionFile
-from hal.wire.frames.sessions import AskNumbers, EndSession, RetireSlots, SessionNumbers
+from hal.wire.frames.hello import Goodbye
+from hal.wire.frames.sessions import SESSION_CLOSED, AskNumbers, EndSession, RetireSlots, SessionNumbers
 
 LOOK_S: Final = 0.2
 """How often the broker is asked."""
@@ -57,6 +60,8 @@ class Overseer:
         Raises:
             UnreachableError, HALError: the broker does not answer.
         """
+        self._session = session
+        self.durable = bool(session.journal)
         self._link, _ = connect(session)
         self._wanted, self._want = wanted, want
         self._told = 0
@@ -74,28 +79,57 @@ class Overseer:
 
     def numbers(self, *, slots: bool = False) -> SessionNumbers | None:
         """How the session goes; None: the broker is gone."""
-        try:
-            with self._asking:
-                self._link.send(AskNumbers(slots=slots))
-                for frame in self._link.receive():
-                    if isinstance(frame, SessionNumbers):
-                        return frame
-        except HALError:
-            pass
+        with self._asking:
+            for _ in range(2):
+                try:
+                    self._link.send(AskNumbers(slots=slots))
+                    for frame in self._link.receive():
+                        if isinstance(frame, SessionNumbers):
+                            return frame
+                except HALError:
+                    pass
+                if not self._dial_again():
+                    break
         return None
 
-    def end(self) -> None:
-        """Tell the broker that the session is over."""
+    def leave(self) -> None:
+        """Leave the session, and the number of its slots, as they are."""
+        self._end_thread()
+        self._link.close()
+
+    def _end_thread(self) -> None:
         self._stop.set()
         if threading.current_thread() is not self._thread and self._thread.is_alive():
             self._thread.join()
+
+    def end(self) -> bool:
+        """Tell the broker that the session is over; returns whether it has heard it."""
+        self._end_thread()
+        heard = self._told_end() or (self._dial_again() and self._told_end())
+        self._link.close()
+        return heard
+
+    def _told_end(self) -> bool:
+        heard = False
         try:
             self._link.send(EndSession())
-            while self._link.receive():
-                pass
+            while frames := self._link.receive():
+                heard = heard or any(isinstance(one, Goodbye) and one.code == SESSION_CLOSED for one in frames)
         except HALError:
             pass  # it is gone already
+        return heard
+
+    def _dial_again(self) -> bool:
+        """The broker of a durable session may have been replaced."""
+        if not self.durable:
+            return False
+        try:
+            link, _ = connect(self._session)
+        except HALError:
+            return False
         self._link.close()
+        self._link = link
+        return True
 
     def _tell(self, slots: int) -> None:
         """Let HAL want so many slots, or as many of them as it takes."""
@@ -111,15 +145,17 @@ class Overseer:
                 self._told = slots
 
     def _oversee(self) -> None:
+        heard_s = time.monotonic()
         while not self._stop.wait(LOOK_S):
             found = self.numbers()
             if found is None:
+                if self.durable and time.monotonic() < heard_s + RECONNECT_S:
+                    continue
                 return
+            heard_s = time.monotonic()
             slots = self._wanted.slots(found.unanswered, time.monotonic())
             if slots != self._told and time.monotonic() >= self._again_s:
                 self._tell(slots)
             if found.slots > slots:
-                try:
+                with contextlib.suppress(HALError):
                     self._link.send(RetireSlots(keep=slots))
-                except HALError:
-                    return

@@ -9,35 +9,41 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-import shutil
 import threading
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypedDict
 
+from msgspec import structs
+
 from hal.client.rest import access_calls
 from hal.client.session import Session
 from hal.client.sessions.core import SessionCore
 from hal.client.sessions.demand import Overseer, Wanted
+from hal.client.sessions.kept import FILE, forget, kept_session
 from hal.client.sessions.listing import (
     BROKER,
     PART_LABEL,
     SESSION_LABEL,
     SLOTS,
+    SessionInfo,
     file_of,
     my_session,
     sessions_of,
 )
 from hal.client.sync_client import Client
-from hal.core.model.errors import ConflictError, HALError, SpecError, TimedOutError, UnreachableError
+from hal.core.model.errors import ConflictError, HALError, NotFoundError, SpecError, TimedOutError, UnreachableError
 from hal.core.model.facts import NODE_LABEL
 from hal.runtime.identity import boot_id
+from hal.runtime.privacy import make_private
 from hal.runtime.session_file import (
     SessionFile,
+    durable_directory,
     new_session_file,
     private_directory,
     read_session_file,
+    socket_path,
     write_session_file,
 )
 
@@ -46,12 +52,16 @@ if TYPE_CHECKING:
     from hal.client.job import Job
     from hal.wire.frames.sessions import SessionNumbers
 
-FILE: Final = "session.json"
+OPENER: Final = "opener"
+"""The key of the client that opens a durable session, or opens it again."""
+END_S: Final = 60.0
+"""How long a broker that is being replaced is waited for, to tell it that the session is over."""
 LOOK_S: Final = 0.01
 MAX_LOOK_S: Final = 0.03
 BROKER_MEMORY: Final = "512MiB"
 RETRIES: Final[Mapping[str, Any]] = {"max": 1_000, "backoff": "100ms", "longest": "10s"}
-"""Of slots that are no extensions; workers that crash are replaced by their own process first."""
+"""Of slots that are no extensions, where workers that crash are first replaced by their own process; of the brokers of
+durable sessions."""
 
 
 class SlotOptions(TypedDict, total=False):
@@ -106,8 +116,25 @@ class OpenedSession(Session):
             raise UnreachableError(f"the broker of session '{self.name}' is gone", hint=f"hal show {self.broker.id}")
         return found
 
+    def leave(self) -> None:
+        """Leave a durable session as it is: what was submitted runs, and its results are kept for who opens it again.
+
+        Futures without a result fail with `SessionLost`.
+
+        Raises:
+            SpecError: the session is not durable.
+        """
+        if not self._overseer.durable:
+            raise SpecError(f"session '{self.name}' is not durable", hint="client.session(durable=True) opens one")
+        with self._ending:
+            self._over = True
+        self._overseer.leave()
+        self._core.leave()
+
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Accept nothing more, and end the session once all tasks have ended: both its jobs end.
+
+        A durable session that this program has lost goes on.
 
         Args:
             wait: for that.
@@ -125,11 +152,24 @@ class OpenedSession(Session):
                 return
             self._over = True
             super().shutdown(wait=True)
-            self._overseer.end()
+            if self._overseer.durable and not self._core.finished:
+                self._overseer.leave()
+                return
+            self._tell_end()
             # Workers that run end themselves, and the job with them; slots that only wait would look first.
             if not self.slots.refresh().counts.get("running"):
                 with contextlib.suppress(ConflictError):
                     self.slots.cancel()
+
+    def _tell_end(self) -> None:
+        """Tell the broker, or the next one, if it is just being replaced."""
+        deadline_s = time.monotonic() + END_S
+        while not self._overseer.end() and self._overseer.durable and not self.broker.refresh().state.ended:
+            if time.monotonic() > deadline_s:
+                with contextlib.suppress(ConflictError):
+                    self.broker.cancel()
+                return
+            time.sleep(MAX_LOOK_S)
 
 
 def open_session_at(
@@ -141,6 +181,7 @@ def open_session_at(
     python: str,
     timeout: float,
     options: Mapping[str, Any],
+    durable: bool = False,
 ) -> OpenedSession:
     """See `Client.session`."""
     client = Client(address)
@@ -152,16 +193,23 @@ def open_session_at(
         )
     name = name or f"session-{secrets.token_hex(4)}"
     user = client.call(access_calls.who_am_i()).user
-    if sessions_of(client.jobs(label={SESSION_LABEL: name}, user=user)):
-        raise ConflictError(f"there is a session '{name}' already", hint="client.find_session(name) connects to it")
+    if live := sessions_of(client.jobs(label={SESSION_LABEL: name}, user=user)):
+        if not durable:
+            raise ConflictError(f"there is a session '{name}' already", hint="client.find_session(name) connects to it")
+        if (found := _come_back(client, live[0], timeout)) is not None:
+            return found
     here = _nodes_here(client)
-    directory = private_directory()
+    directory = durable_directory(address.named, name) if durable else private_directory()
+    kept = kept_session(directory) if durable else None
     jobs: list[Job] = []
     try:
-        session = new_session_file(directory, name=name, linger_s=linger, passing=True)
-        write_session_file(directory / FILE, session)
+        session = kept or new_session_file(directory, name=name, linger_s=linger, passing=True, durable=durable)
+        socket_path(session.listen[0])
+        make_private(directory)
+        write_session_file(directory / FILE, structs.replace(session, linger_s=linger))
         broker = client.submit([python, "-m", "hal.daemons.broker", "--session", str(directory / FILE)],
             **_common(name, BROKER, here, options), request={"cpu": 0, "memory": BROKER_MEMORY},
+            retries=RETRIES if durable else 0,
         )  # fmt: skip
         jobs.append(broker)
         told = max(least, 1)
@@ -176,13 +224,14 @@ def open_session_at(
             after=f"after:{broker.id}", on_dependency_failed="cancel", retries=RETRIES,
         )  # fmt: skip
         jobs.append(worker)
-        core = _connected(session, broker, timeout)
+        core = _connected(session, broker, timeout, OPENER if durable else "")
         overseer = Overseer(session, Wanted(least, most, keep), partial(_want, worker))
     except BaseException:
         for job in reversed(jobs):
             with contextlib.suppress(HALError):
                 job.cancel()
-        shutil.rmtree(directory, ignore_errors=True)
+        if kept is None:
+            forget(directory)
         raise
     overseer.begin(told)
     return OpenedSession(name, broker, worker, core, overseer)
@@ -226,8 +275,11 @@ def _want(worker: Job, count: int) -> None:
     worker.update(max_running=count)
 
 
-def _connected(session: SessionFile, broker: Job, timeout: float) -> SessionCore:
+def _connected(session: SessionFile, broker: Job, timeout: float, key: str = "") -> SessionCore:
     """Wait until the broker listens.
+
+    Args:
+        key: of a client of a durable session.
 
     Raises:
         ConflictError: its job ended.
@@ -237,7 +289,7 @@ def _connected(session: SessionFile, broker: Job, timeout: float) -> SessionCore
     deadline_s = asked_s + timeout
     while True:
         try:
-            return SessionCore(session)
+            return SessionCore(session, client=key)
         except UnreachableError as error:
             now_s = time.monotonic()
             if now_s > deadline_s:
@@ -256,15 +308,43 @@ def _connected(session: SessionFile, broker: Job, timeout: float) -> SessionCore
         look_s = min(look_s * 1.2, MAX_LOOK_S)
 
 
-def find_session_at(address: Address, name: str) -> OpenedSession:
+def find_session_at(address: Address, name: str, key: str = "") -> OpenedSession:
     """See `Client.find_session`."""
     client = Client(address)
-    found = my_session(client, name)
+    return _found(client, my_session(client, name), key, 0.0)
+
+
+def _come_back(client: Client, found: SessionInfo, timeout: float) -> OpenedSession | None:
+    """Connect to a durable session that runs; None: it has just ended, and is opened again.
+
+    Raises:
+        ConflictError: it is not durable.
+    """
+    try:
+        return _found(client, found, OPENER, timeout)
+    except (NotFoundError, ConflictError):
+        if found.broker and not client.job(found.broker).refresh().state.ended:
+            raise
+    if found.slots:
+        with contextlib.suppress(HALError):
+            client.job(found.slots).cancel()
+    return None
+
+
+def _found(client: Client, found: SessionInfo, key: str, timeout: float) -> OpenedSession:
+    """Connect to a session.
+
+    Args:
+        timeout: seconds to wait for its broker, if it is durable and its client has a key.
+    """
+    name = found.name
     session = read_session_file(file_of(client, found))
+    if key and not session.journal:
+        raise ConflictError(f"there is a session '{name}' already, which is not durable")
     broker, slots = client.job(found.broker), client.job(found.slots)
     asked = slots.refresh().spec or {}
     most = asked["array"]["count"]
-    core = SessionCore(session)
+    core = _connected(session, broker, timeout, key) if timeout else SessionCore(session, client=key)
     overseer = Overseer(session, Wanted(most - asked.get("extensions", 0), most), partial(_want, slots))
     overseer.begin(asked["array"].get("max_running", 0))
     return OpenedSession(name, broker, slots, core, overseer)

@@ -58,26 +58,35 @@ class Reconnection:
                 found.append(frame)
         return found
 
-    def dial_again(self, session: SessionFile, number: int) -> tuple[FrameLink[SessionFrame] | None, str]:
-        """Connect again; returns None, and why, if that failed."""
+    def dial_again(self, session: SessionFile, number: int, reason: str) -> tuple[FrameLink[SessionFrame] | None, str]:
+        """Connect again; returns None, and why, if that failed.
+
+        Args:
+            reason: why the connection broke.
+        """
         from hal.client.sessions.core import connect
 
-        reason = "no broker answers"
         deadline = time.monotonic() + RECONNECT_S
         while time.monotonic() < deadline:
             try:
                 link, opened = connect(session, client=self.key)
                 if opened.number != number:
                     return None, "the broker does not know this client any more"
-                self.read_kept(link)
-            except UnreachableError as error:
-                reason = str(error)
+                if self._were_told_to_another(self.read_kept(link)):
+                    link.close()
+                    return None, "another process has received results of this client"
+            except UnreachableError:
                 time.sleep(PAUSE_S)
             except HALError as error:
                 return None, str(error)
             else:
                 return link, ""
         return None, reason
+
+    def _were_told_to_another(self, kept: list[KeptTasks]) -> bool:
+        """Whether the broker has answered all of a block whose results have not all arrived here."""
+        left = {block for frame in kept for block, _, _ in frame.tasks}
+        return any(first < kept[-1].next_task and first not in left for first in self.blocks)
 
     def frames_again(self) -> list[SessionFrame]:
         """What the broker may not have."""

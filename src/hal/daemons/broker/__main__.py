@@ -1,7 +1,7 @@
 """`python -m hal.daemons.broker --session FILE`: the broker of a session, until it is stopped or nobody uses it.
 
-Prints `ready` once it listens. Exit codes: 0 the session is over, 2 the file is not usable, 6 another broker listens
-there, 70 a fault of HAL.
+Prints `ready` once it listens. Exit codes: 0 the session is over; 2 the file is not usable, 6 another broker listens
+there, 7 the journal cannot be written, 70 a fault of HAL, 75 it was stopped, and the session is durable.
 """
 
 from __future__ import annotations
@@ -21,9 +21,11 @@ from hal.runtime.inheritance import confine_daemon
 from hal.runtime.interface import Runtime, UnixAddress
 from hal.runtime.process import allow_many_connections, run_apart
 from hal.runtime.session_file import SessionFile, read_session_file, socket_path
-from hal.runtime.startup import EXIT_BAD_INPUT
-from hal.wire.frames.sessions import SESSIONS
+from hal.runtime.startup import EXIT_BAD_INPUT, EXIT_STORE
+from hal.wire.frames.sessions import SESSION_PAUSES, SESSIONS
 
+EXIT_STOPPED: Final = 75
+"""Of the broker of a durable session that was told to end: it is to be started again (EX_TEMPFAIL)."""
 READY: Final = "ready"
 """The line of a broker that listens."""
 LOOK_MS: Final = 250
@@ -54,23 +56,36 @@ async def _serve(runtime: Runtime, file: Path, session: SessionFile, addresses: 
     journal = runtime.open_directory(Path(session.journal)) if session.journal else None
     terms = SessionTerms(session.id, session.token, str(exchange), journal)
     service = BrokerService(runtime, terms, partial(remove_files_of, exchange))
-    await service.restore()
+    try:
+        await service.restore()
+    except OSError as error:
+        return _complain(f"the journal {session.journal} cannot be read or written: {error.strerror or error}")
     for address in addresses:
         await runtime.listen(address, service.serve, conversation=SESSIONS)
     print(READY, flush=True)  # noqa: T201
+    unused = False
     while not runtime.stopping.is_set():
         await runtime.sleep(LOOK_MS)
         alone_ms = runtime.monotonic_ms() - service.last_client_ms
         if session.linger_s and not service.has_clients and alone_ms > session.linger_s * 1_000:
+            unused = True
             runtime.stop("nobody uses the session any more")
+    if journal is not None and not service.ended and not unused:  # it is stopped, and another one goes on
+        service.close(service.broken or "the broker of the session was stopped", SESSION_PAUSES)
+        return _complain(service.broken) if service.broken else EXIT_STOPPED
     service.close("the session is over")
-    if journal is None or service.ended:
+    if journal is None or service.ended or (session.passing and not service.keeps_results):
         remove_exchange(exchange)
         if journal is not None:
             remove_exchange(Path(session.journal))
         if session.passing:
             _clear(file, addresses)
     return 0
+
+
+def _complain(reason: str) -> int:
+    print(printable(f"hal-broker: {reason}"), file=sys.stderr)  # noqa: T201
+    return EXIT_STORE
 
 
 def _clear(file: Path, addresses: list[UnixAddress]) -> None:

@@ -2,8 +2,8 @@
 
 The process that is started only watches the one that runs tasks, and starts another one when that dies. SIGTERM lets it
 finish the task that it has begun, and leave. Exit codes, as those of a worker of an array (docs/elastic.md): 0 the
-session is over, or its broker is gone; 75 it gives its place back; 2 the file is not usable, 70 workers died again and
-again.
+session is over, or its broker is gone; 75 it gives its place back, as it does when the broker of a durable session does
+not come back for a while; 2 the file is not usable, 70 workers died again and again.
 """
 
 from __future__ import annotations
@@ -36,14 +36,16 @@ def main(argv: list[str]) -> int:
         return _complain(error, EXIT_OVER)  # its broker has taken it away
     except HALError as error:
         return _complain(error, EXIT_BAD_INPUT)
-    return keep_running(lambda: _run(session), final=(EXIT_OVER, EXIT_BAD_INPUT, EXIT_LEFT), told=EXIT_LEFT)
+    return keep_running(
+        lambda: _run(arguments.session, session), final=(EXIT_OVER, EXIT_BAD_INPUT, EXIT_LEFT), told=EXIT_LEFT
+    )
 
 
-def _run(session: SessionFile) -> int:
+def _run(file: Path, session: SessionFile) -> int:
     try:
         link, opened = open_session(session)
     except UnreachableError as error:
-        return _complain(error, EXIT_OVER)
+        return _complain(error, EXIT_LEFT if session.journal and file.exists() else EXIT_OVER)
     except (DeniedError, SpecError) as error:
         return _complain(error, EXIT_BAD_INPUT)
     worker = Worker(link, opened, session)

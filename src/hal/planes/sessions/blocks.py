@@ -63,6 +63,12 @@ class Block:
         part: Any = self.view[int(self.offsets[start]) : int(self.offsets[end])]
         return cast(bytes, part)
 
+    def ranges(self, state: int) -> list[tuple[int, int]]:
+        """Where tasks of this state are: starts and ends."""
+        found = np.flatnonzero(self.state == state)
+        parts = np.split(found, np.flatnonzero(np.diff(found) > 1) + 1)
+        return [(int(part[0]), int(part[-1]) + 1) for part in parts if len(part)]
+
     def bytes_of(self, start: int, end: int) -> int:
         return int(self.offsets[end] - self.offsets[start])
 

@@ -11,6 +11,7 @@ it has not begun as soon as another one has nothing to do.
 from __future__ import annotations
 
 from collections import OrderedDict
+from functools import partial
 from itertools import islice
 from typing import Final
 
@@ -20,7 +21,7 @@ from hal.core.model.errors import OverloadedError, SpecError
 from hal.planes.sessions.blocks import ENDED, SENT, WAITING, Block, Run, TaskRange
 from hal.planes.sessions.measures import Latencies, numbers_of
 from hal.planes.sessions.slots import Slot
-from hal.planes.sessions.submitters import MAX_OBJECT_BYTES, Outbox, Submitter
+from hal.planes.sessions.submitters import MAX_OBJECT_BYTES, Ledger, Outbox, Submitter
 from hal.wire.frames.conversation import Frame
 from hal.wire.frames.hello import Goodbye
 from hal.wire.frames.sessions import (
@@ -82,6 +83,8 @@ class Broker:
         self.window_bytes = window_bytes
         self.tasks_done = 0
         self.latencies = Latencies()
+        self.ledger: Ledger | None = None
+        """Of tasks that run at most once, whatever becomes of this broker."""
         self._hungry: OrderedDict[Slot, None] = OrderedDict()
         """Slots that are sent more work if there is any, in the order in which it is their turn."""
         self._numbers = 0
@@ -184,25 +187,34 @@ class Broker:
         self.dispatch(now_ms)
 
     def restore_block(
-        self, submitter: Submitter, frame: SubmitTasks, ended: list[tuple[int, int]], now_ms: int
+        self,
+        submitter: Submitter,
+        frame: SubmitTasks,
+        ended: list[tuple[int, int]],
+        now_ms: int,
+        begun: frozenset[int] = frozenset(),
     ) -> None:
         """Take a block of an earlier broker, in which some tasks have ended.
 
         Args:
             ended: index and number of these.
+            begun: indexes of tasks that may have begun and may not begin again.
         """
-        block = Block(submitter.number, frame)
+        block = Block(submitter.number, frame, now_ms)
+        block.state[list(begun)] = SENT
         for index, count in ended:
             block.state[index : index + count] = ENDED
-        waiting = np.flatnonzero(block.state == WAITING)
-        if not len(waiting):
+        block.left = int(np.count_nonzero(block.state != ENDED))
+        if not block.left:
             return
-        block.left = len(waiting)
         submitter.blocks[frame.first] = block
         submitter.unanswered += block.left
         submitter.unanswered_bytes += len(frame.payload)
-        for part in np.split(waiting, np.flatnonzero(np.diff(waiting) > 1) + 1):
-            self._wait(submitter, TaskRange(block, int(part[0]), int(part[-1]) + 1))
+        for start, end in block.ranges(WAITING):
+            self._wait(submitter, TaskRange(block, start, end))
+        for start, end in block.ranges(SENT):
+            for index in range(start, end):
+                self._fail(submitter, block, index, TaskStatus.LOST, "its broker ended while it may have run")
         self.dispatch(now_ms)
 
     def has_object(self, submitter: Submitter, ref: int) -> bool:
@@ -262,7 +274,8 @@ class Broker:
         self._hungry.pop(slot, None)
         running = next((run for run in slot.runs.values() if not run.waits), None)
         for run in reversed(list(slot.runs.values())):
-            began = run is running or run.waits
+            # The results of the tasks before may be lost, so what may run once counts as begun in any case.
+            began = run is running or run.waits or run.block.frame.once
             submitter = self.submitters.get(run.block.submitter)
             if submitter is not None:
                 self._replay(submitter, run, began=began)
@@ -538,23 +551,26 @@ class Broker:
                 slot.known.add(ref)
                 for piece in submitter.objects.get(ref, ()):
                     self._send(slot.outbox, piece)
-        self._send(
-            slot.outbox,
-            RunTasks(
-                run=run.number,
-                function=frame.function,
-                sizes=block.sizes_of(start, end),
-                payload=block.payload_of(start, end),
-                timeout_ms=frame.timeout_ms,
-                depth=frame.depth,
-            ),
+        told = RunTasks(
+            run=run.number,
+            function=frame.function,
+            sizes=block.sizes_of(start, end),
+            payload=block.payload_of(start, end),
+            timeout_ms=frame.timeout_ms,
+            depth=frame.depth,
         )
+        if frame.once and self.ledger is not None:
+            self.ledger.hand_out(submitter, block, start, end, partial(self._send, slot.outbox, told))
+        else:
+            self._send(slot.outbox, told)
 
     # ── inside ────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _wait(self, submitter: Submitter, tasks: TaskRange, *, first: bool = False) -> None:
         submitter.add(tasks, first=first)
         self._waiting_tasks += tasks.end - tasks.start
+        if self.ledger is not None and tasks.block.frame.once:
+            self.ledger.take_back(submitter, tasks)
 
     def _fail(self, submitter: Submitter, block: Block, index: int, status: TaskStatus, reason: str) -> None:
         text = reason.encode()

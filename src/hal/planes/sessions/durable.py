@@ -6,11 +6,13 @@ Results are kept until they are acknowledged. A frame that arrives again changes
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from hal.core.model.errors import DeniedError
+from hal.planes.sessions.blocks import SENT, Block, TaskRange
 from hal.planes.sessions.broker import Broker
-from hal.planes.sessions.journal import Journal, Kind, Record, encode_record
+from hal.planes.sessions.journal import Journal, Kind, Part, Record, encode_record
 from hal.planes.sessions.submitters import Outbox, Submitter
 from hal.wire.frames.conversation import Frame
 from hal.wire.frames.sessions import (
@@ -141,6 +143,7 @@ class DurableClients:
         self._broker = broker
         self._journal = journal
         self._clients: dict[str, DurableClient] = {}
+        broker.ledger = self
 
     def open(self, key: str) -> DurableClient:
         """A client came with its key.
@@ -191,6 +194,20 @@ class DurableClients:
             client.outbox = None
             self._broker.drop_incomplete(client.submitter)
 
+    def hand_out(self, submitter: Submitter, block: Block, start: int, end: int, send: Callable[[], None]) -> None:
+        """As the broker's ledger: remember on the disk that these may have begun, then send them."""
+        if not isinstance(submitter.outbox, DurableClient):
+            send()
+            return
+        self._journal.append(Kind.BEGUN, submitter.number, Part(block.frame.first, start, end).encode())
+        self._journal.after_commit(send)
+
+    def take_back(self, submitter: Submitter, tasks: TaskRange) -> None:
+        """As the broker's ledger: these may be sent again."""
+        if isinstance(submitter.outbox, DurableClient):
+            part = Part(tasks.block.frame.first, tasks.start, tasks.end)
+            self._journal.append(Kind.RETURNED, submitter.number, part.encode())
+
     def close(self, client: DurableClient) -> None:
         """It has closed its session."""
         self._journal.append(Kind.LEFT, client.submitter.number, b"")
@@ -202,12 +219,18 @@ class DurableClients:
         """Whether one is connected, or has tasks that have not ended."""
         return any(client.outbox is not None or client.submitter.unanswered for client in self._clients.values())
 
+    @property
+    def keeps_results(self) -> bool:
+        """Whether there are tasks whose results were not acknowledged."""
+        return any(client.blocks for client in self._clients.values())
+
     # ── the journal ───────────────────────────────────────────────────────────────────────────────────────────────
 
     def restore(self, records: list[Record], now_ms: int) -> None:
         """Take up what an earlier broker has left; tasks without a result wait again."""
         by_number: dict[int, DurableClient] = {}
         objects: dict[int, dict[int, list[StoreObject]]] = {}
+        begun: dict[tuple[int, int], set[int]] = {}
         for record in records:
             if record.kind is Kind.CLIENT:
                 client = DurableClient(record.body.decode(), self._journal)
@@ -220,6 +243,12 @@ class DurableClients:
                 continue
             if record.kind is Kind.LEFT:
                 self._broker.remove_submitter(by_number.pop(record.client).submitter)
+                continue
+            if record.kind in (Kind.BEGUN, Kind.RETURNED):
+                part = Part.decode(record.body)
+                indexes = begun.setdefault((record.client, part.block), set())
+                which = range(part.start, part.end)
+                (indexes.update if record.kind is Kind.BEGUN else indexes.difference_update)(which)
                 continue
             match SESSIONS.decode(record.body):
                 case SubmitTasks() as frame if not found.knows(frame):
@@ -246,7 +275,8 @@ class DurableClients:
             for first, block in client.blocks.items():
                 ended = [(index, len(frame.statuses)) for (of, index), frame in client.kept.items() if of == first]
                 ended += client.acknowledged.get(first, [])
-                self._broker.restore_block(client.submitter, block, ended, now_ms)
+                may_run = frozenset(begun.get((number, first), ()))
+                self._broker.restore_block(client.submitter, block, ended, now_ms, may_run)
 
     def snapshot(self) -> list[bytes]:
         """The records of what is still needed."""
@@ -258,6 +288,10 @@ class DurableClients:
                 records += [encode_record(Kind.SENT, number, piece) for piece in pieces]
             for block in client.blocks.values():
                 records.append(encode_record(Kind.SENT, number, block))
+            for held in client.submitter.blocks.values():
+                if held.frame.once:
+                    for start, end in held.ranges(SENT):
+                        records.append(encode_record(Kind.BEGUN, number, Part(held.frame.first, start, end).encode()))
             for block_id, parts in client.acknowledged.items():
                 for index, count in parts:
                     done = TaskResults(

@@ -7,6 +7,7 @@ length, a checksum, a kind, the client's number and a body; reading ends at the 
 from __future__ import annotations
 
 import asyncio
+import errno
 import struct
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -22,12 +23,15 @@ from hal.runtime.interface import Runtime
 _HEAD: Final = struct.Struct("<II")
 """Length and CRC-32 of what follows."""
 _KIND: Final = struct.Struct("<BQ")
+_PART: Final = struct.Struct("<QII")
 NAME: Final = "journal-"
 SCRATCH: Final = "journal.new"
 MAX_JOURNAL_BYTES: Final = 4 << 30
 """Read of one file."""
+MAX_NEEDED_BYTES: Final = MAX_JOURNAL_BYTES // 4
+"""Of what is still needed; beyond it nothing more is accepted."""
 COMPACT_BYTES: Final = 256 << 20
-"""A journal that has grown by so much is written anew, with what is still needed of it."""
+"""A journal that has grown by so much, and by as much as is needed of it, is written anew."""
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -43,6 +47,25 @@ class Kind(IntEnum):
     """It was answered; the body is the frame."""
     LEFT = 4
     """It has closed its session; nothing of it is needed any more."""
+    BEGUN = 5
+    """Tasks that may not run twice are about to be sent to a worker; the body is a `Part`."""
+    RETURNED = 6
+    """They wait again."""
+
+
+class Part(NamedTuple):
+    """Some tasks of a block."""
+
+    block: int
+    start: int
+    end: int
+
+    def encode(self) -> bytes:
+        return _PART.pack(*self)
+
+    @classmethod
+    def decode(cls, body: bytes) -> Part:
+        return cls(*_PART.unpack(body))
 
 
 class Record(NamedTuple):
@@ -79,11 +102,27 @@ def decode_records(data: bytes) -> Iterator[Record]:
 class Journal:
     """The files of one session's journal, of which the newest counts."""
 
-    def __init__(self, runtime: Runtime, directory: Directory) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        directory: Directory,
+        broken: Callable[[OSError], None],
+        *,
+        compact_bytes: int = COMPACT_BYTES,
+    ) -> None:
+        """
+        Args:
+            broken: called when it cannot be written; from then on nothing is, and nothing is called after it.
+        """
         self._runtime = runtime
         self._directory = directory
+        self._broken = broken
+        self._compact_bytes = compact_bytes
         self._number = 0
+        self._needed = 0
+        """Bytes of what it began with."""
         self._size = 0
+        """Written since."""
         self._pending: list[bytes] = []
         self._waiting: list[Callable[[], None]] = []
         self._snapshot: Callable[[], list[bytes]] = list
@@ -121,6 +160,12 @@ class Journal:
         self._wake.set()
 
     async def _commit_groups(self) -> None:
+        try:
+            await self._commit()
+        except OSError as error:
+            self._broken(error)
+
+    async def _commit(self) -> None:
         while True:
             await self._wake.wait()
             self._wake.clear()
@@ -130,7 +175,7 @@ class Journal:
                 await self._runtime.run_blocking(partial(self._write, b"".join(records)))
             for call in calls:
                 call()
-            if self._size > COMPACT_BYTES:
+            if self._size > max(self._compact_bytes, self._needed):
                 kept = self._snapshot()
                 self._pending = []  # what has come meanwhile is in the snapshot
                 await self._runtime.run_blocking(partial(self._rewrite, kept))
@@ -141,12 +186,15 @@ class Journal:
         self._size += len(data)
 
     def _rewrite(self, records: Iterable[bytes]) -> None:
+        data = b"".join(records)
+        if len(data) > MAX_NEEDED_BYTES:
+            raise OSError(errno.EFBIG, f"{len(data)} bytes of it are needed, and {MAX_NEEDED_BYTES} may be")
         old = self._files()
-        self._number += 1
         self._directory.remove(SCRATCH)
-        self._directory.create(SCRATCH, b"".join(records), flush=True)
+        self._directory.create(SCRATCH, data, flush=True)
+        self._number += 1
         self._directory.move(SCRATCH, self._directory, self._name, flush=True)
-        self._size = 0
+        self._needed, self._size = len(data), 0
         for number in old:
             self._directory.remove(f"{NAME}{number:08}")
 

@@ -10,13 +10,14 @@ from hal.core.interfaces.directory import Directory
 from hal.core.model.errors import DeniedError, HALError, SpecError
 from hal.planes.sessions.broker import LATE_MS, Broker
 from hal.planes.sessions.durable import DurableClient, DurableClients
-from hal.planes.sessions.journal import Journal
+from hal.planes.sessions.journal import COMPACT_BYTES, Journal
 from hal.planes.sessions.slots import Slot
 from hal.runtime.interface import Connection, Runtime
 from hal.wire.agree import agree_version
 from hal.wire.frames.conversation import WIRE_VERSION, Frame
 from hal.wire.frames.hello import Goodbye
 from hal.wire.frames.sessions import (
+    CLIENT_REPLACED,
     SESSION_CLOSED,
     AcknowledgeResults,
     AskNumbers,
@@ -53,6 +54,8 @@ class SessionTerms(NamedTuple):
     """For payloads by reference, on this node; '' if there is none."""
     journal: Directory | None = None
     """Of a durable session."""
+    compact_bytes: int = COMPACT_BYTES
+    """See `Journal`."""
 
 
 class BrokerService:
@@ -73,6 +76,8 @@ class BrokerService:
         self._connections: dict[Connection, None] = {}
         self._looks_for_late = False
         self._since_ms = runtime.monotonic_ms()
+        self.broken = ""
+        """Why the session cannot go on: its journal cannot be written."""
         self.ended = False
         """A client has said that the session is over."""
         self.last_client_ms = runtime.monotonic_ms()
@@ -86,12 +91,24 @@ class BrokerService:
         """
         if self._terms.journal is None:
             return
-        journal = Journal(self._runtime, self._terms.journal)
+        journal = Journal(
+            self._runtime, self._terms.journal, self._note_broken, compact_bytes=self._terms.compact_bytes
+        )
         records = await self._runtime.run_blocking(journal.read)
         durable = DurableClients(self.broker, journal)
         durable.restore(records, self._runtime.monotonic_ms())
         await journal.begin(durable.snapshot)
         self._durable = durable
+
+    def _note_broken(self, error: OSError) -> None:
+        assert self._terms.journal is not None
+        self.broken = f"the journal {self._terms.journal.label} cannot be written: {error.strerror or error}"
+        self._runtime.stop(self.broken)
+
+    @property
+    def keeps_results(self) -> bool:
+        """Whether a client of a durable session may come back for what it was not told."""
+        return self._durable is not None and self._durable.keeps_results
 
     @property
     def has_clients(self) -> bool:
@@ -121,11 +138,11 @@ class BrokerService:
         finally:
             del self._connections[connection]
 
-    def close(self, reason: str) -> None:
-        """Say goodbye to everybody: workers end, and what clients wait for fails."""
+    def close(self, reason: str, code: str = SESSION_CLOSED) -> None:
+        """Say goodbye to everybody: workers end, and what clients wait for fails, unless the session only pauses."""
         for connection in list(self._connections):
             if not connection.closed:
-                connection.send_nowait(Goodbye(code=SESSION_CLOSED, reason=reason))
+                connection.send_nowait(Goodbye(code=code, reason=reason))
                 connection.close()
 
     async def _opened(self, connection: Connection) -> OpenSession:
@@ -192,7 +209,7 @@ class BrokerService:
         client = clients.open(key)
         former, client.outbox = client.outbox, None
         if isinstance(former, _Outbox):
-            former.abort()  # the newest connection counts
+            former.close(Goodbye(code=CLIENT_REPLACED, reason="another process has come as this client"))
         connection.send_nowait(self._welcome(client.submitter.number))
         client.attach(outbox)
         acknowledging = False
@@ -285,5 +302,6 @@ class _Outbox:
         except HALError:
             self._connection.abort()
 
-    def abort(self) -> None:
-        self._connection.abort()
+    def close(self, goodbye: Goodbye) -> None:
+        self.send_nowait(goodbye)
+        self._connection.close()

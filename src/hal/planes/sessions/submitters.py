@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import Final, Protocol
 
 from hal.planes.sessions.blocks import Block, TaskRange
@@ -17,6 +18,16 @@ class Outbox(Protocol):
     """Where frames to one process go."""
 
     def send_nowait(self, frame: Frame) -> None: ...
+
+
+class Ledger(Protocol):
+    """Who remembers, beyond the broker's life, which tasks may have begun that may not begin twice."""
+
+    def hand_out(self, submitter: Submitter, block: Block, start: int, end: int, send: Callable[[], None]) -> None:
+        """A worker is about to get these; `send` is called once that is remembered."""
+
+    def take_back(self, submitter: Submitter, tasks: TaskRange) -> None:
+        """These wait, and have not begun, or may begin again."""
 
 
 def urgency(frame: SubmitTasks) -> int:

@@ -38,6 +38,10 @@ LATENCY_STEPS: Final = 24
 MAX_SLOTS_TOLD: Final = 4_096
 SLOT_RETIRED: Final = "slot-retired"
 """Code of the goodbye to a worker that is to give its place back."""
+SESSION_PAUSES: Final = "session-pauses"
+"""Code of the goodbye of a durable session's broker that was stopped: another one may take its place."""
+CLIENT_REPLACED: Final = "client-replaced"
+"""Code of the goodbye to a client of a durable session when another process has come with its key."""
 SESSION_CLOSED: Final = "session-closed"
 """Code of the goodbye with which a broker ends a session: whoever receives it does not dial again."""
 

@@ -1,0 +1,79 @@
+"""Durable sessions of which nothing runs: a directory with the session's file and its journal."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from hal.core.model.errors import HALError, NotFoundError
+from hal.runtime.exchange import exchange_path, remove_exchange
+from hal.runtime.session_file import SessionFile, durable_directory, read_session_file
+
+if TYPE_CHECKING:
+    from hal.client.rest.views import Outcome
+    from hal.client.sync_client import Client
+
+FILE: Final = "session.json"
+END_S: Final = 10.0
+"""How long a broker may take to end its session, before its job is cancelled."""
+
+
+def kept_session(directory: Path) -> SessionFile | None:
+    """The session whose directory this is; None: it has no file."""
+    try:
+        return read_session_file(directory / FILE)
+    except NotFoundError:
+        return None
+
+
+def forget(directory: Path) -> bool:
+    """Remove all that is left of a session; returns whether there was something."""
+    session = kept_session(directory)
+    if session is not None:
+        remove_exchange(exchange_path(session.id, directory))
+    shutil.rmtree(directory, ignore_errors=True)
+    return session is not None
+
+
+def end_session(client: Client, name: str) -> list[Outcome]:
+    """End a session of this user, and forget it if it is durable.
+
+    Raises:
+        NotFoundError: there is none of that name.
+    """
+    from hal.client.sessions.listing import file_of, my_session
+
+    directory = durable_directory(client.address.named, name)
+    try:
+        found = my_session(client, name)
+    except NotFoundError:
+        if not forget(directory):
+            raise
+        return []
+    with contextlib.suppress(HALError):
+        _tell_end(read_session_file(file_of(client, found)))
+    outcomes = client.cancel(*[job for job in (found.broker, found.slots) if job])
+    forget(directory)
+    return outcomes
+
+
+def _tell_end(session: SessionFile) -> None:
+    """Tell the broker that the session is over, and wait until it has cleared up.
+
+    Raises:
+        HALError: it does not answer.
+    """
+    from hal.client.sessions.core import connect
+    from hal.wire.frames.sessions import EndSession
+
+    if not session.journal:
+        return
+    link, _ = connect(session)
+    try:
+        link.send(EndSession())
+        while link.ready(END_S) and link.receive():
+            pass
+    finally:
+        link.close()
