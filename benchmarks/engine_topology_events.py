@@ -27,7 +27,7 @@ from _clusters import (
     small_classes,
     timed,
 )
-from engine_topology import LEVELS, NODES, domains
+from engine_topology import LEVELS, NODES, path_of
 from hal.core.engine import State, apply, new_state
 from hal.core.engine.classes import ClassSpec
 from hal.core.engine.config import EngineConfig
@@ -53,7 +53,7 @@ def main() -> int:
 def measured(state: State) -> dict[str, tuple[float, float]]:
     """By kind of event: the median milliseconds of the event, and of the pass that follows it."""
     at = NODES // 2
-    name, here, there = f"n{at:05d}", domains(at), domains(0)
+    name, here, there = f"n{at:05d}", path_of(at), path_of(0)
     events: tuple[tuple[str, Callable[[], NodesChanged]], ...] = (
         ("cordon", lambda: NodesChanged((NodeSpec(name, NODE, {}, Health.CORDONED, domains=here),))),
         ("uncordon", lambda: NodesChanged((NodeSpec(name, NODE, domains=here),))),
@@ -80,7 +80,7 @@ def measured(state: State) -> dict[str, tuple[float, float]]:
 def crowded(levels: tuple[str, ...]) -> State:
     """All GPUs are taken; in each class a gang waits, every second one within one of the levels."""
     state = new_state(EngineConfig(levels=levels))
-    places = (domains(node) if levels else () for node in range(NODES))
+    places = (path_of(node) if levels else () for node in range(NODES))
     apply(state, NodesChanged(tuple(NodeSpec(f"n{at:05d}", NODE, domains=place) for at, place in enumerate(places))))
     fill(state, 8 * NODES)
     waiting = tuple(gang(spec, at, levels) for at, spec in enumerate(small_classes(SHAPES)))
