@@ -7,14 +7,20 @@ from __future__ import annotations
 
 import logging
 import re
+import sys
 from collections.abc import MutableMapping
 from typing import Any, Final, cast
 
 import msgspec
-import structlog
 
 from hal.runtime.interface import Logger
 from hal.runtime.logfile import LogFile
+
+_without_rich = sys.modules.setdefault("rich", cast(Any, None)) is None
+import structlog  # noqa: E402
+
+if _without_rich:  # structlog loads it, 40 ms, for tracebacks as no log of HAL has them
+    del sys.modules["rich"]
 
 SECRET_NAMES: Final = re.compile(
     r"(^|[_-])(token|secret|secrets|password|passwd|authorization|cookie|credential|credentials|api_?key|private_?key)$",

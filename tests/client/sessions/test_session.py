@@ -582,3 +582,9 @@ def test_a_client_imports_no_numpy() -> None:
     """Neither does a worker by itself."""
     code = "import sys, hal.client.session, hal.daemons.worker.worker; print('numpy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False\n"
+
+
+def test_a_broker_starts_without_numpy_and_rich() -> None:
+    """They took half of the time in which a session opens; what asks for rich itself still has it."""
+    code = "import sys, hal.daemons.broker.__main__; print({'numpy', 'rich'} & set(sys.modules)); import rich"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "set()\n"

@@ -1,23 +1,32 @@
-"""One small Protocol for each decision that a plugin can make, each with an interface version."""
+"""One small Protocol for each decision that a plugin can make, each with an interface version.
 
-from hal.core.interfaces.admit import Admit, refusal
-from hal.core.interfaces.domain_score import DomainScore, DomainView, Gang
-from hal.core.interfaces.filter import Filter
-from hal.core.interfaces.labels import Labels
-from hal.core.interfaces.order import Order
-from hal.core.interfaces.policy import (
-    Advice,
-    BucketView,
-    ClusterView,
-    JobView,
-    Near,
-    NodeView,
-    PolicyInfo,
-    Request,
-    RunView,
-)
-from hal.core.interfaces.preempt import Preempt
-from hal.core.interfaces.score import Score
+They are loaded when they are first used: processes that need one without arrays start without NumPy.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hal.core.interfaces.admit import Admit, refusal
+    from hal.core.interfaces.domain_score import DomainScore, DomainView, Gang
+    from hal.core.interfaces.filter import Filter
+    from hal.core.interfaces.labels import Labels
+    from hal.core.interfaces.order import Order
+    from hal.core.interfaces.policy import (
+        Advice,
+        BucketView,
+        ClusterView,
+        JobView,
+        Near,
+        NodeView,
+        PolicyInfo,
+        Request,
+        RunView,
+    )
+    from hal.core.interfaces.preempt import Preempt
+    from hal.core.interfaces.score import Score
 
 __all__ = [
     "Admit",
@@ -40,3 +49,25 @@ __all__ = [
     "Score",
     "refusal",
 ]
+
+_MODULES = {
+    "Admit": "admit",
+    "DomainScore": "domain_score",
+    "DomainView": "domain_score",
+    "Filter": "filter",
+    "Gang": "domain_score",
+    "Labels": "labels",
+    "Order": "order",
+    "Preempt": "preempt",
+    "Score": "score",
+    "refusal": "admit",
+}
+"""Where what is in `__all__` is defined; the rest is in `policy`."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+    found = getattr(importlib.import_module(f"{__name__}.{_MODULES.get(name, 'policy')}"), name)
+    globals()[name] = found
+    return found

@@ -15,8 +15,6 @@ from functools import partial
 from itertools import islice
 from typing import Final
 
-import numpy as np
-
 from hal.core.model.errors import OverloadedError, SpecError
 from hal.planes.sessions.blocks import ENDED, SENT, WAITING, Block, Run, TaskRange
 from hal.planes.sessions.measures import Latencies, numbers_of
@@ -201,10 +199,11 @@ class Broker:
             begun: indexes of tasks that may have begun and may not begin again.
         """
         block = Block(submitter.number, frame, now_ms)
-        block.state[list(begun)] = SENT
+        for index in begun:
+            block.state[index] = SENT
         for index, count in ended:
-            block.state[index : index + count] = ENDED
-        block.left = int(np.count_nonzero(block.state != ENDED))
+            block.mark(index, index + count, ENDED)
+        block.left = block.count - block.state.count(ENDED)
         if not block.left:
             return
         submitter.blocks[frame.first] = block
@@ -286,7 +285,7 @@ class Broker:
         """Let the tasks of a lost worker's run wait again; those of the run that it had begun one by one."""
         block, start = run.block, run.start + run.done
         if not began:
-            block.state[start : run.end] = WAITING
+            block.mark(start, run.end, WAITING)
             self._wait(submitter, TaskRange(block, start, run.end), first=True)
             return
         for index in range(run.end - 1, start - 1, -1):
@@ -417,7 +416,7 @@ class Broker:
             run.expected_us -= share
             slot.expected_us -= share
             run.end = start
-            run.block.state[start:end] = WAITING
+            run.block.mark(start, end, WAITING)
             submitter = self.submitters.get(run.block.submitter)
             if submitter is not None:
                 self._wait(submitter, TaskRange(run.block, start, end), first=True)
@@ -537,7 +536,7 @@ class Broker:
         submitter.served_us += expected
         self._runs += 1
         run = Run(self._runs, block, start, end, expected, now_ms)
-        block.state[start:end] = SENT
+        block.mark(start, end, SENT)
         if slot.idle:
             slot.heard_ms = now_ms
         slot.runs[run.number] = run
@@ -588,7 +587,7 @@ class Broker:
         payload: bytes = b"",
     ) -> None:
         """Answer tasks; without sizes, their payloads are empty."""
-        block.state[start:end] = ENDED
+        block.mark(start, end, ENDED)
         block.left -= end - start
         submitter.unanswered -= end - start
         if not block.left:
