@@ -202,7 +202,7 @@ class Broker:
         for index in begun:
             block.state[index] = SENT
         for index, count in ended:
-            block.mark(index, index + count, ENDED)
+            block.mark(index, min(index + count, block.count), ENDED)
         block.left = block.count - block.state.count(ENDED)
         if not block.left:
             return
