@@ -13,6 +13,7 @@ import json
 import multiprocessing
 import os
 import shutil
+import socket
 import statistics
 import subprocess
 import sys
@@ -22,8 +23,11 @@ from concurrent.futures import Executor, ProcessPoolExecutor
 from pathlib import Path
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from hal.client.session import open_session
 from hal.runtime.exchange import remove_exchange
+from hal.runtime.session_certificates import over_network
 from hal.runtime.session_file import new_session_file, private_directory, write_session_file
 
 SLOTS: Final = 2
@@ -152,6 +156,14 @@ def measure_durable(session: Executor, tasks: int) -> None:
     say("durable-map", best(lambda: map_rate(session, tasks)), "tasks/s", target=200_000)
 
 
+def measure_network(session: Executor, tasks: int) -> None:
+    """The same with TLS between all of them."""
+    list(session.map(noop, range(10_000)))
+    times = round_trips(session, ROUND_TRIPS // 3)
+    say("network-round-trip-p50", statistics.median(times), "ms", better="lower")
+    say("network-map", best(lambda: map_rate(session, tasks)), "tasks/s")
+
+
 def measure_pool() -> None:
     with ProcessPoolExecutor(SLOTS, multiprocessing.get_context("fork")) as pool:
         list(pool.map(noop, range(1_000)))
@@ -163,24 +175,33 @@ def measure_pool() -> None:
         say("pool-task-time-1ms", 100 * task_time(pool), "%")
 
 
-def started(file: Path) -> Iterable[subprocess.Popen[str]]:
+def started(file: Path, brokers: Path) -> Iterable[subprocess.Popen[str]]:
     for daemon in ("broker", *["worker"] * SLOTS):
-        argv = [sys.executable, "-m", f"hal.daemons.{daemon}", "--session", str(file)]
+        its = brokers if daemon == "broker" else file
+        argv = [sys.executable, "-m", f"hal.daemons.{daemon}", "--session", str(its)]
         process = subprocess.Popen(argv, stdout=subprocess.PIPE if daemon == "broker" else None, text=True)
         if process.stdout is not None:
             process.stdout.readline()
         yield process
 
 
-def run_session(tasks: int, *, durable: bool) -> None:
+def run_session(tasks: int, *, durable: bool = False, network: bool = False) -> None:
     directory = private_directory()
-    file = directory / "session.json"
+    file = brokers = directory / "session.json"
     session_file = new_session_file(directory, durable=durable)
+    if network:
+        with socket.create_server(("127.0.0.1", 0)) as found:
+            address = f"tcp:127.0.0.1:{found.getsockname()[1]}"
+        broker, others = over_network(session_file, address, time.time_ns() // 1_000_000)
+        brokers, session_file = directory / "broker.json", replace(others, dial=(address,))
+        write_session_file(brokers, broker)
     write_session_file(file, session_file)
-    processes = list(started(file))
+    processes = list(started(file, brokers))
     try:
         with open_session(file) as session:
-            if durable:
+            if network:
+                measure_network(session, tasks)
+            elif durable:
                 measure_durable(session, tasks)
             else:
                 measure_session(session, tasks)
@@ -197,8 +218,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="tasks of a session on one machine")
     parser.add_argument("--tasks", type=int, default=TASKS, help="of the map")
     arguments = parser.parse_args()
-    run_session(arguments.tasks, durable=False)
+    run_session(arguments.tasks)
     run_session(arguments.tasks, durable=True)
+    run_session(arguments.tasks, network=True)
     measure_pool()
     return 0
 

@@ -219,6 +219,11 @@ def open_authority(directory: Path, now_ms: int) -> Authority:
     return Authority(directory, key, certificate)
 
 
+def new_authority(now_ms: int) -> Authority:
+    """Make an authority that is nowhere but in this process."""
+    return Authority(Path(), *_signed_by_itself(now_ms))
+
+
 def authority_file(directory: Path) -> Path:
     """The path of the authority's certificate."""
     return directory / "authority.pem"
@@ -361,9 +366,17 @@ def renewal_ms(begins_ms: int, expires_ms: int) -> int:
 
 
 def _make_authority(key_file: Path, certificate_file: Path, now_ms: int) -> None:
+    from cryptography.hazmat.primitives.serialization import Encoding
+
+    key, certificate = _signed_by_itself(now_ms)
+    # Write the certificate last: if this process dies earlier, nobody trusts what it left.
+    write_private(key_file, _key_pem(key), durable=True)
+    write_private(certificate_file, certificate.public_bytes(Encoding.PEM).decode(), durable=True)
+
+
+def _signed_by_itself(now_ms: int) -> tuple[EllipticCurvePrivateKey, Certificate]:
     from cryptography import x509
     from cryptography.hazmat.primitives.hashes import SHA256
-    from cryptography.hazmat.primitives.serialization import Encoding
     from cryptography.x509.oid import NameOID
 
     key = _new_key()
@@ -382,9 +395,7 @@ def _make_authority(key_file: Path, certificate_file: Path, now_ms: int) -> None
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .sign(key, SHA256())
     )
-    # Write the certificate last: if this process dies earlier, nobody trusts what it left.
-    write_private(key_file, _key_pem(key), durable=True)
-    write_private(certificate_file, certificate.public_bytes(Encoding.PEM).decode(), durable=True)
+    return key, certificate
 
 
 def _new_key() -> EllipticCurvePrivateKey:

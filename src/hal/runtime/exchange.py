@@ -11,6 +11,7 @@ import errno
 import fcntl
 import mmap
 import os
+import secrets
 import shutil
 import struct
 import time
@@ -20,8 +21,8 @@ from pathlib import Path
 from typing import Final
 
 from hal.core.model.errors import ConflictError
-from hal.runtime.privacy import is_private
-from hal.runtime.regular_files import open_regular
+from hal.runtime.privacy import is_private, write_private
+from hal.runtime.regular_files import open_regular, read_regular
 
 MEMORY: Final = Path("/dev/shm")
 MARK: Final = 1
@@ -39,6 +40,9 @@ YOUNG_S: Final = 60.0
 """A directory without a lock is left alone so long: its broker may be about to take it."""
 MAX_SWEPT: Final = 1_000
 """Directories of others that a broker looks at."""
+TOKEN: Final = "token"
+"""In the directory of a broker: who reads there what the broker has told it is on the broker's machine."""
+TOKEN_BYTES: Final = 32
 Bytes = bytes | bytearray | memoryview
 
 
@@ -60,6 +64,8 @@ def make_exchange(session: str, otherwise: Path, *, kept: bool = False) -> Path:
         raise ConflictError(f"another broker serves the session of {path}")
     if kept:
         (path / KEPT).touch(mode=0o600)
+    if not (path / TOKEN).exists():
+        write_private(path / TOKEN, secrets.token_hex(TOKEN_BYTES))
     for other in islice(path.parent.glob(f"{PREFIX}*"), MAX_SWEPT):
         if other != path:
             _remove_if_left(other)
@@ -69,6 +75,16 @@ def make_exchange(session: str, otherwise: Path, *, kept: bool = False) -> Path:
 def exchange_path(session: str, otherwise: Path) -> Path:
     """Where the directory of a session is; see `make_exchange`."""
     return (MEMORY if os.access(MEMORY, os.W_OK) else otherwise) / f"{PREFIX}{session}"
+
+
+def token_of(path: Path) -> str:
+    """What is known of a broker's directory to whoever can read there; '' to all others."""
+    if not is_private(path):
+        return ""
+    try:
+        return read_regular(path / TOKEN, 2 * TOKEN_BYTES).decode("ascii", "replace")
+    except OSError:
+        return ""
 
 
 def _hold(path: Path) -> int | None:
@@ -181,6 +197,19 @@ class Exchange:
         if not name.replace("-", "").isalnum() or len(name) > MAX_NAME:
             raise OSError(errno.EINVAL, "not the name of a file of a session", name)
         return self._path / name, size
+
+
+def open_exchange(directory: str, place: str, writer: str) -> Exchange | None:
+    """The broker's directory for a process of its machine; None: this one is on another machine.
+
+    Args:
+        directory, place: as the broker says.
+        writer: as for `Exchange`.
+    """
+    path = Path(directory)
+    if not directory or not place or token_of(path) != place:
+        return None
+    return Exchange(path, writer)
 
 
 def size_of(payload: Bytes) -> int:

@@ -30,8 +30,7 @@ class FrameLink(Generic[F]):
 
     def __init__(self, sock: socket.socket, conversation: Conversation[F]) -> None:
         """Take over a connected socket."""
-        for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
-            sock.setsockopt(socket.SOL_SOCKET, option, BUFFER_BYTES)
+        self._tune(sock)
         sock.settimeout(None)
         self._sock = sock
         self._decoder: FrameDecoder[F] = FrameDecoder(conversation)
@@ -50,7 +49,7 @@ class FrameLink(Generic[F]):
         data = encode(frames[0]) if len(frames) == 1 else b"".join([encode(frame) for frame in frames])
         try:
             with self._sending:
-                self._sock.sendall(data)
+                self._write(data)
         except OSError as error:
             raise UnreachableError(f"the connection broke: {error.strerror or error}") from error
 
@@ -67,7 +66,7 @@ class FrameLink(Generic[F]):
         frames, self._first = self._first, []
         while not frames:
             try:
-                data = self._sock.recv(READ_BYTES)
+                data = self._read()
             except OSError:
                 return []
             if not data:
@@ -78,6 +77,16 @@ class FrameLink(Generic[F]):
     def put_back(self, frames: list[F]) -> None:
         """Let these be received next."""
         self._first = frames
+
+    def _tune(self, sock: socket.socket) -> None:
+        for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
+            sock.setsockopt(socket.SOL_SOCKET, option, BUFFER_BYTES)
+
+    def _write(self, data: bytes) -> None:
+        self._sock.sendall(data)
+
+    def _read(self) -> bytes:
+        return self._sock.recv(READ_BYTES)
 
     def close(self) -> None:
         """Close it; who waits in `receive` gets []."""

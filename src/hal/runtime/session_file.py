@@ -1,7 +1,8 @@
 """The file that makes a process part of a session: its id, its token, where its broker listens.
 
 Whoever opens a session writes it, mode 0600; broker, workers and other clients of the same user read it. The token is
-the session's own and is never an argument or a variable of a process.
+the session's own and is never an argument or a variable of a process. On the network the broker's file and that of
+the others differ: each has the certificate and the key of its own side.
 """
 
 from __future__ import annotations
@@ -23,12 +24,15 @@ from hal.runtime.regular_files import read_regular
 MAX_FILE_BYTES: Final = 1 << 16
 TOKEN_BYTES: Final = 32
 MAX_ADDRESSES: Final = 8
+MAX_PORT: Final = 65_535
 MAX_SOCKET_PATH: Final = 100
 """Of a Unix socket; the kernel allows 107 bytes."""
 UNIX: Final = "unix:"
+TCP: Final = "tcp:"
 
 Word = Annotated[str, Meta(min_length=1, max_length=256)]
 Path_ = Annotated[str, Meta(max_length=4_096)]
+Pem = Annotated[str, Meta(max_length=16_384)]
 
 
 class SessionFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,9 +44,14 @@ class SessionFile(msgspec.Struct, frozen=True, kw_only=True):
     name: Annotated[str, Meta(max_length=256)] = ""
     """For people."""
     listen: Annotated[tuple[Path_, ...], Meta(max_length=MAX_ADDRESSES)]
-    """Where the broker listens, each `unix:PATH`; `$NAME` stands for a variable of its environment."""
+    """Where the broker listens, each `unix:PATH` or `tcp:HOST:PORT`; `$NAME` stands for a variable of its
+    environment."""
     dial: Annotated[tuple[Path_, ...], Meta(max_length=MAX_ADDRESSES)] = ()
     """Where clients and workers dial it, the first that answers; if empty, where it listens."""
+    authority: Pem = ""
+    """Of a session on the network: who has signed the certificates of both sides."""
+    certificate: Pem = ""
+    """Certificate and key of the side that this file is for: the broker, or all who dial it."""
     journal: Path_ = ""
     """A directory of this session alone; with one it is durable."""
     linger_s: Annotated[int, Meta(ge=0, le=86_400 * 30)] = 0
@@ -96,20 +105,41 @@ def read_session_file(path: Path) -> SessionFile:
     except OSError as error:
         raise SpecError(f"{path} cannot be read: {error.strerror or error}") from error
     try:
-        return msgspec.json.decode(data, type=SessionFile)
+        session = msgspec.json.decode(data, type=SessionFile)
     except msgspec.DecodeError as error:
         raise SpecError(f"{path} is not a session file: {error}") from error
+    check_session(session)
+    return session
 
 
-def socket_path(address: str) -> Path:
-    """The path of a Unix socket's address, with variables filled in.
+def check_session(session: SessionFile) -> None:
+    """Check that nothing of a session crosses a network as plain text.
 
     Raises:
-        SpecError: it is no such address, or too long for the kernel.
+        SpecError: it names an address of TCP, and no certificates.
+    """
+    on_network = any(address.startswith(TCP) for address in (*session.listen, *session.dial))
+    if on_network and not (session.authority and session.certificate):
+        raise SpecError(
+            "a session with an address of TCP needs 'authority' and 'certificate'",
+            hint="hal.runtime.session_certificates makes them",
+        )
+
+
+def parse_address(address: str) -> Path | tuple[str, int]:
+    """The path of a Unix socket, or host and port; variables are filled in.
+
+    Raises:
+        SpecError: it is no address of a broker, or too long for the kernel.
     """
     text = os.path.expandvars(address)
+    if text.startswith(TCP):
+        host, _, port = text.removeprefix(TCP).rpartition(":")
+        if not host.strip("[]") or not (port.isascii() and port.isdigit() and 0 < int(port) <= MAX_PORT):
+            raise SpecError(f"'{address}' is not an address of TCP", hint="write tcp:HOST:PORT")
+        return host.strip("[]"), int(port)
     if not text.startswith(UNIX):
-        raise SpecError(f"'{address}' is not the address of a broker", hint="write unix:PATH")
+        raise SpecError(f"'{address}' is not the address of a broker", hint="write unix:PATH or tcp:HOST:PORT")
     path = Path(text.removeprefix(UNIX))
     if not path.is_absolute() or len(os.fsencode(path)) > MAX_SOCKET_PATH:
         raise SpecError(f"the socket {path} of a broker needs an absolute path of at most {MAX_SOCKET_PATH} bytes")

@@ -27,6 +27,8 @@ from hal.wire.transport_end import TransportEnd
 
 ACCEPT_PAUSE_S: Final = 0.2
 """Pause before the next accept, after one failed for lack of descriptors."""
+UNANSWERED_MS: Final = 30_000
+"""What a broker has sent, and is not acknowledged for so long, ends the connection."""
 COMPLAINT_S: Final = 60.0
 """Minimum time between two log lines about failed connections of one host."""
 MAX_COMPLAINTS: Final = 1_000
@@ -164,6 +166,8 @@ class TlsListener(Generic[E]):
 
         try:
             keep_alive(sock)
+            if self._role is Role.BROKER:
+                end_unanswered(sock)
             await self._loop.connect_accepted_socket(
                 made, sock, ssl=self._context, ssl_handshake_timeout=HANDSHAKE_MS / 1000
             )
@@ -285,6 +289,12 @@ def keep_alive(sock: Any) -> None:
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 10)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 4)
+
+
+def end_unanswered(sock: Any) -> None:
+    """Let a connection end when what was sent stays unacknowledged, which TCP alone accepts for a quarter of an hour:
+    what a worker has that is gone is to run elsewhere."""
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNANSWERED_MS)
 
 
 def peer_certificate(connection: TransportEnd) -> dict[str, Any] | None:

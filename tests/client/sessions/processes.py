@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import shutil
 import signal
+import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from hal.client.session import Session, open_session
 from hal.runtime.exchange import remove_exchange
+from hal.runtime.session_certificates import over_network
 from hal.runtime.session_file import new_session_file, private_directory, write_session_file
 
 WAIT_S = 30.0
@@ -25,9 +30,15 @@ class Processes:
         workers: each watches the process that runs tasks.
     """
 
-    def __init__(self, directory: Path, linger_s: int = 0, *, durable: bool = False) -> None:
-        self.file = directory / "session.json"
+    def __init__(self, directory: Path, linger_s: int = 0, *, durable: bool = False, network: bool = False) -> None:
+        self.file = self.broker_file = directory / "session.json"
         self.session = new_session_file(directory, name="test", linger_s=linger_s, durable=durable)
+        if network:
+            address = f"tcp:127.0.0.1:{free_port()}"
+            brokers, others = over_network(self.session, address, now_ms())
+            self.session = replace(others, dial=(address,))
+            self.broker_file = directory / "broker.json"
+            write_session_file(self.broker_file, brokers)
         write_session_file(self.file, self.session)
         self.workers: list[subprocess.Popen[str]] = []
         self.broker = self._start_broker()
@@ -63,15 +74,33 @@ class Processes:
                 process.stdout.close()
 
     def _start(self, daemon: str, stdout: int) -> subprocess.Popen[str]:
-        argv = [sys.executable, "-m", f"hal.daemons.{daemon}", "--session", str(self.file)]
+        file = self.broker_file if daemon == "broker" else self.file
+        argv = [sys.executable, "-m", f"hal.daemons.{daemon}", "--session", str(file)]
         return subprocess.Popen(argv, stdout=stdout, text=True)
 
 
+def free_port() -> int:
+    """At which nobody listens."""
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        port: int = found.getsockname()[1]
+        return port
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
 @contextmanager
-def processes(workers: int = 2, linger_s: int = 0, *, durable: bool = False) -> Iterator[Processes]:
-    """Start a session's processes; they end with the block."""
+def processes(
+    workers: int = 2, linger_s: int = 0, *, durable: bool = False, network: bool = False
+) -> Iterator[Processes]:
+    """Start a session's processes; they end with the block.
+
+    Args:
+        network: all who dial the broker do so over TLS.
+    """
     directory = private_directory()
-    started = Processes(directory, linger_s, durable=durable)
+    started = Processes(directory, linger_s, durable=durable, network=network)
     try:
         for _ in range(workers):
             started.add_worker()

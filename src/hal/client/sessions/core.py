@@ -12,7 +12,6 @@ import threading
 from array import array
 from collections import deque
 from collections.abc import Callable
-from pathlib import Path
 from types import MethodType
 from typing import Any, Final, NamedTuple
 from weakref import ReferenceType, WeakMethod, WeakSet
@@ -22,9 +21,10 @@ from hal.client.sessions.dependent import ReadyTasks
 from hal.client.sessions.errors import SessionLost
 from hal.client.sessions.reconnection import Reconnection
 from hal.core.model.errors import HALError, UnreachableError, error_from_code
-from hal.runtime.exchange import MARK, Exchange, size_of
-from hal.runtime.frame_link import FrameLink, dial
-from hal.runtime.session_file import SessionFile, socket_path
+from hal.runtime.exchange import MARK, open_exchange, size_of
+from hal.runtime.frame_link import FrameLink
+from hal.runtime.session_file import SessionFile, check_session
+from hal.runtime.session_link import dial_broker
 from hal.runtime.shared_values import note_used, take_used
 from hal.runtime.task_context import InitializedFunction
 from hal.runtime.task_payloads import encode_function, encode_value
@@ -82,15 +82,8 @@ def connect(session: SessionFile, worker: int = 0, client: str = "") -> tuple[Fr
         UnreachableError: none answers.
         HALError: it refuses.
     """
-    failure: HALError = UnreachableError("the session has no address")
-    for address in session.dialled:
-        try:
-            link = dial(socket_path(address), SESSIONS, DIAL_S)
-            break
-        except UnreachableError as error:
-            failure = error
-    else:
-        raise failure
+    check_session(session)
+    link = dial_broker(session, SESSIONS, DIAL_S)
     hello = OpenSession(
         versions=SPOKEN,
         role=Role.CLIENT,
@@ -163,7 +156,7 @@ class SessionCore:
         self._initializer, self._arguments = initializer, arguments
         self._key = f"{session.id}/{opened.number}"
         self.number = opened.number
-        self.exchange = Exchange(Path(opened.directory), "a") if opened.directory else None
+        self.exchange = open_exchange(opened.directory, opened.place, "a")
         """For what is larger than a frame."""
         self._window_tasks = opened.window_tasks
         self._window_bytes = opened.window_bytes

@@ -41,9 +41,9 @@ from hal.runtime.session_file import (
     SessionFile,
     durable_directory,
     new_session_file,
+    parse_address,
     private_directory,
     read_session_file,
-    socket_path,
     write_session_file,
 )
 
@@ -204,7 +204,7 @@ def open_session_at(
     jobs: list[Job] = []
     try:
         session = kept or new_session_file(directory, name=name, linger_s=linger, passing=True, durable=durable)
-        socket_path(session.listen[0])
+        parse_address(session.listen[0])
         make_private(directory)
         write_session_file(directory / FILE, structs.replace(session, linger_s=linger))
         broker = client.submit([python, "-m", "hal.daemons.broker", "--session", str(directory / FILE)],

@@ -16,11 +16,12 @@ from typing import Final
 from hal.core.model.errors import HALError
 from hal.core.model.printable import printable
 from hal.planes.sessions.serving import BrokerService, SessionTerms
-from hal.runtime.exchange import make_exchange, remove_exchange, remove_files_of
+from hal.runtime.exchange import make_exchange, remove_exchange, remove_files_of, token_of
 from hal.runtime.inheritance import confine_daemon
-from hal.runtime.interface import Runtime, UnixAddress
+from hal.runtime.interface import Address, Credentials, Runtime, TcpAddress, UnixAddress
 from hal.runtime.process import allow_many_connections, run_apart
-from hal.runtime.session_file import SessionFile, read_session_file, socket_path
+from hal.runtime.session_file import SessionFile, parse_address, read_session_file
+from hal.runtime.session_link import in_memory
 from hal.runtime.startup import EXIT_BAD_INPUT, EXIT_STORE
 from hal.wire.frames.sessions import SESSION_PAUSES, SESSIONS
 
@@ -39,7 +40,7 @@ def main(argv: list[str]) -> int:
     arguments = parser.parse_args(argv)
     try:
         session = read_session_file(arguments.session)
-        addresses = [UnixAddress(socket_path(address)) for address in session.listen]
+        addresses = [_address(address) for address in session.listen]
     except HALError as error:
         print(printable(f"hal-broker: {error}"), file=sys.stderr)  # noqa: T201
         return EXIT_BAD_INPUT
@@ -51,17 +52,18 @@ def main(argv: list[str]) -> int:
     return run_apart("broker", arguments.session.parent, serve)
 
 
-async def _serve(runtime: Runtime, file: Path, session: SessionFile, addresses: list[UnixAddress]) -> int:
+async def _serve(runtime: Runtime, file: Path, session: SessionFile, addresses: list[Address]) -> int:
     exchange = make_exchange(session.id, file.parent, kept=bool(session.journal))
     journal = runtime.open_directory(Path(session.journal)) if session.journal else None
-    terms = SessionTerms(session.id, session.token, str(exchange), journal)
+    terms = SessionTerms(session.id, session.token, str(exchange), journal, token_of(exchange))
     service = BrokerService(runtime, terms, partial(remove_files_of, exchange))
     try:
         await service.restore()
     except OSError as error:
         return _complain(f"the journal {session.journal} cannot be read or written: {error.strerror or error}")
-    for address in addresses:
-        await runtime.listen(address, service.serve, conversation=SESSIONS)
+    with in_memory(session.authority) as authority, in_memory(session.certificate) as certificate:
+        for address in addresses:
+            await runtime.listen(address, service.serve, Credentials(authority, certificate), SESSIONS)
     print(READY, flush=True)  # noqa: T201
     unused = False
     while not runtime.stopping.is_set():
@@ -88,9 +90,15 @@ def _complain(reason: str) -> int:
     return EXIT_STORE
 
 
-def _clear(file: Path, addresses: list[UnixAddress]) -> None:
+def _address(text: str) -> Address:
+    place = parse_address(text)
+    return UnixAddress(place) if isinstance(place, Path) else TcpAddress(*place)
+
+
+def _clear(file: Path, addresses: list[Address]) -> None:
     """Take away what the session had in the directory that was made for it."""
-    for path in (*(Path(address.path) for address in addresses), file, file.parent / "broker.log"):
+    sockets = [address.path for address in addresses if isinstance(address, UnixAddress)]
+    for path in (*sockets, file, file.parent / "broker.log"):
         with contextlib.suppress(OSError):
             path.unlink()
     with contextlib.suppress(OSError):

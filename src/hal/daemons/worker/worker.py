@@ -18,16 +18,16 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import accumulate
-from pathlib import Path
 from typing import Any, Final
 
 from hal.core.model.errors import HALError, UnreachableError, error_from_code
 from hal.daemons.worker.baton import Baton
 from hal.daemons.worker.runners import Runners
 from hal.runtime.commands import end_commands
-from hal.runtime.exchange import MARK, Exchange
-from hal.runtime.frame_link import FrameLink, dial
-from hal.runtime.session_file import SessionFile, socket_path
+from hal.runtime.exchange import MARK, open_exchange
+from hal.runtime.frame_link import FrameLink
+from hal.runtime.session_file import SessionFile
+from hal.runtime.session_link import dial_broker
 from hal.runtime.shared_values import resolve_with
 from hal.runtime.task_context import enter_worker, set_depth
 from hal.runtime.task_payloads import decode_value, encode_error, encode_value
@@ -54,6 +54,8 @@ from hal.wire.frames.sessions import (
 from hal.wire.roles import Role
 
 DIAL_S: Final = 10.0
+DIAL_FOR_S: Final = 60.0
+"""A broker that nobody reaches for so long is given up."""
 DIAL_TRIES: Final = 1_000
 DIAL_PAUSE_S: Final = 0.02
 """A broker that does not listen yet is dialled again so often."""
@@ -84,18 +86,20 @@ def open_session(session: SessionFile) -> tuple[Link, SessionOpened]:
         UnreachableError: none answers.
         HALError: it refuses this process.
     """
+    began_s = time.monotonic()
     for _ in range(DIAL_TRIES):
-        for address in session.dialled:
-            try:
-                return _open_at(address, session)
-            except UnreachableError as error:
-                last = error
+        try:
+            return _open(session)
+        except UnreachableError as error:
+            last = error
+        if time.monotonic() - began_s > DIAL_FOR_S:
+            break
         time.sleep(DIAL_PAUSE_S)
     raise last
 
 
-def _open_at(address: str, session: SessionFile) -> tuple[Link, SessionOpened]:
-    link = dial(socket_path(address), SESSIONS, DIAL_S)
+def _open(session: SessionFile) -> tuple[Link, SessionOpened]:
+    link = dial_broker(session, SESSIONS, DIAL_S)
     hello = OpenSession(
         versions=SPOKEN,
         role=Role.WORKER,
@@ -154,7 +158,7 @@ class Worker:
     def __init__(self, link: Link, opened: SessionOpened, session: SessionFile) -> None:
         self._link = link
         self.number = opened.number
-        self._exchange = Exchange(Path(opened.directory), f"w{opened.number}") if opened.directory else None
+        self._exchange = open_exchange(opened.directory, opened.place, f"w{opened.number}")
         self._runs: deque[_Run | StoreObject | DropObjects] = deque()
         """What has arrived, in order."""
         self._values: dict[int, Any] = {}

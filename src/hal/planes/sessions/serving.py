@@ -54,6 +54,8 @@ class SessionTerms(NamedTuple):
     """For payloads by reference, on this node; '' if there is none."""
     journal: Directory | None = None
     """Of a durable session."""
+    place: str = ""
+    """What the file `token` in the directory for payloads says."""
     compact_bytes: int = COMPACT_BYTES
     """See `Journal`."""
 
@@ -276,6 +278,7 @@ class BrokerService:
             window_tasks=broker.window_tasks,
             window_bytes=broker.window_bytes,
             directory=self._terms.directory,
+            place=self._terms.place,
         )
 
     def _look_for_late(self) -> None:

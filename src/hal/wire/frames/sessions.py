@@ -109,6 +109,9 @@ class SessionOpened(Frame, frozen=True, kw_only=True):
     """And so many bytes of them."""
     directory: Text = ""
     """Where payloads over 1 MiB are exchanged as files, on the broker's node; empty: nowhere."""
+    place: Text = ""
+    """What its file `token` says: whoever reads it there is on the broker's machine. The others send and fetch payloads
+    over a connection of their own."""
 
 
 class StoreObject(Frame, frozen=True, kw_only=True):
