@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from hal.core.model.errors import ConflictError
-from hal.runtime.privacy import is_private, write_private
+from hal.runtime.privacy import is_private
 from hal.runtime.regular_files import open_regular, read_regular
 
 MEMORY: Final = Path("/dev/shm")
@@ -34,15 +34,14 @@ SPARE: Final = 2
 PREFIX: Final = "hal-session-"
 LOCK: Final = "broker.lock"
 """In the directory; a broker holds it as long as it lives."""
+TOKEN_BYTES: Final = 32
+"""Of what that file says: who reads there what the broker has told it is on the broker's machine."""
 KEPT: Final = "kept"
 """In the directory of a session that outlives its broker."""
 YOUNG_S: Final = 60.0
 """A directory without a lock is left alone so long: its broker may be about to take it."""
 MAX_SWEPT: Final = 1_000
 """Directories of others that a broker looks at."""
-TOKEN: Final = "token"
-"""In the directory of a broker: who reads there what the broker has told it is on the broker's machine."""
-TOKEN_BYTES: Final = 32
 Bytes = bytes | bytearray | memoryview
 
 
@@ -60,12 +59,13 @@ def make_exchange(session: str, otherwise: Path, *, kept: bool = False) -> Path:
     path.mkdir(mode=0o700, exist_ok=True)  # a broker that is started again finds its own
     if not is_private(path):
         raise OSError(errno.EPERM, "not a private directory of this user", str(path))
-    if _hold(path) is None:
+    held = _hold(path)
+    if held is None:
         raise ConflictError(f"another broker serves the session of {path}")
+    if not os.fstat(held).st_size:
+        os.write(held, secrets.token_hex(TOKEN_BYTES).encode())
     if kept:
         (path / KEPT).touch(mode=0o600)
-    if not (path / TOKEN).exists():
-        write_private(path / TOKEN, secrets.token_hex(TOKEN_BYTES))
     for other in islice(path.parent.glob(f"{PREFIX}*"), MAX_SWEPT):
         if other != path:
             _remove_if_left(other)
@@ -82,7 +82,7 @@ def token_of(path: Path) -> str:
     if not is_private(path):
         return ""
     try:
-        return read_regular(path / TOKEN, 2 * TOKEN_BYTES).decode("ascii", "replace")
+        return read_regular(path / LOCK, 2 * TOKEN_BYTES).decode("ascii", "replace")
     except OSError:
         return ""
 

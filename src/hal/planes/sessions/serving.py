@@ -55,7 +55,7 @@ class SessionTerms(NamedTuple):
     journal: Directory | None = None
     """Of a durable session."""
     place: str = ""
-    """What the file `token` in the directory for payloads says."""
+    """What the file `broker.lock` in the directory for payloads says."""
     compact_bytes: int = COMPACT_BYTES
     """See `Journal`."""
 

@@ -110,8 +110,7 @@ class SessionOpened(Frame, frozen=True, kw_only=True):
     directory: Text = ""
     """Where payloads over 1 MiB are exchanged as files, on the broker's node; empty: nowhere."""
     place: Text = ""
-    """What its file `token` says: whoever reads it there is on the broker's machine. The others send and fetch payloads
-    over a connection of their own."""
+    """What the file `broker.lock` there says: who reads this there is on the broker's machine. Others exchange none."""
 
 
 class StoreObject(Frame, frozen=True, kw_only=True):
