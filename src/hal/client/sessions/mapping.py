@@ -17,6 +17,7 @@ from hal.client.sessions.core import Options, SessionCore
 from hal.runtime.exchange import MARK, size_of
 from hal.runtime.shared_values import take_used
 from hal.runtime.task_context import waiting
+from hal.runtime.task_payloads import encode_value
 from hal.wire.frames.sessions import TaskResults
 
 BLOCK_TASKS: Final = 1_024
@@ -119,10 +120,10 @@ class TaskMap:
         """Encode the items of the next block."""
         parts: list[bytes] = []
         size, since = 0, 0.0
-        clock, encode = time.perf_counter, self._core.encode
+        clock, exchange, client = time.perf_counter, self._core.exchange, self._core.number
         try:
             for item in self._items:
-                data = encode(item)
+                data = encode_value(item, exchange, client)
                 parts.append(data)
                 size += len(data)
                 if data[0] == MARK:
