@@ -41,6 +41,8 @@ class TaskMap:
         timeout_s: float | None,
     ) -> None:
         self._core = core
+        self._function = function
+        """What it uses is kept as long as somebody has it."""
         self._stored = core.hold(function)
         self._items = zip(*iterables, strict=False)
         self._options = options
