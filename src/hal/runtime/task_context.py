@@ -13,6 +13,7 @@ from typing import Any
 
 from hal.core.model.errors import HALError
 from hal.runtime.session_file import SessionFile
+from hal.runtime.surroundings import keep_surroundings
 
 Waiting = Callable[[], AbstractContextManager[None]]
 
@@ -96,4 +97,5 @@ def _initialize(function: InitializedFunction) -> Any:
                 _initialized[function.key] = error
             else:
                 _initialized[function.key] = None
+                keep_surroundings()
         return _initialized[function.key]

@@ -136,10 +136,14 @@ def encode_error(error: BaseException) -> bytes:
     error.__traceback__ = None
     try:
         data = encode_value(error)  # one that is large is refused, too
-        decode_value(data)
-    except Exception:
-        data = b""
-    return _dumps((data, text, f"{type(error).__name__}: {error}"[:MAX_TEXT]), PROTOCOL)
+        sound = isinstance(decode_value(data), BaseException)
+    except BaseException:  # code of the task's own runs there, which may also exit
+        sound = False
+    try:
+        line = f"{type(error).__name__}: {error}"
+    except BaseException:
+        line = f"{type(error).__name__}, which has no text"
+    return _dumps((data if sound else b"", text, line[:MAX_TEXT]), PROTOCOL)
 
 
 def decode_error(data: Bytes, otherwise: Callable[[str], BaseException]) -> BaseException:
@@ -151,7 +155,7 @@ def decode_error(data: Bytes, otherwise: Callable[[str], BaseException]) -> Base
     pickled, text, line = pickle.loads(data)
     try:
         error = decode_value(pickled) if pickled else otherwise(line)
-    except Exception:
+    except BaseException:
         error = otherwise(line)
     if not isinstance(error, BaseException):
         error = otherwise(line)

@@ -35,7 +35,8 @@ def keep_running(work: Callable[[], int], *, final: tuple[int, ...], told: int) 
     SIGTERM is passed on to the child, after which there is no other one.
 
     Args:
-        final: exit codes after which no other child is started.
+        final: what `work` may return after which no other child is started; whatever else ends a child with such an
+            exit code, as other people's code may, does not count.
         told: returned when the child has ended otherwise after a SIGTERM.
     """
     deaths = pid = 0
@@ -53,12 +54,15 @@ def keep_running(work: Callable[[], int], *, final: tuple[int, ...], told: int) 
         if leaving:
             return told
         began = time.monotonic()
+        told_by, tells = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         pid = os.fork()
         if not pid:
-            _run_child(work)
+            os.close(told_by)
+            _run_child(work, tells)
+        os.close(tells)
         code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
         pid = 0
-        if code in final:
+        if _returned(told_by) and code in final:
             return code
         deaths = 0 if time.monotonic() - began >= SOUND_S else deaths + 1
         if deaths > FREE_DEATHS:
@@ -71,12 +75,24 @@ def when_told_to_leave(do: Callable[[], None]) -> None:
     signal.signal(signal.SIGTERM, lambda _number, _frame: do())
 
 
-def _run_child(work: Callable[[], int]) -> NoReturn:
+def _returned(told_by: int) -> bool:
+    """Whether a child that has ended said that its work had."""
+    try:
+        return bool(os.read(told_by, 1))
+    except BlockingIOError:
+        return False  # a child of its own still holds the other end
+    finally:
+        os.close(told_by)
+
+
+def _run_child(work: Callable[[], int], tells: int) -> NoReturn:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     code = EXIT_RAISED
     try:
         code = work()
+        with contextlib.suppress(OSError):  # code that closes everything may have closed it
+            os.write(tells, b"\1")
     except BaseException:
         traceback.print_exc()
     finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import pickle
 import threading
 from collections.abc import Callable, Iterator
@@ -132,12 +133,20 @@ class SessionFuture(Future[Any]):
         with waiting():
             return super().exception(timeout)
 
+    def _invoke_callbacks(self) -> None:
+        """Call what waits for the end, in the thread that receives results: one that exits does not end that."""
+        for callback in self._done_callbacks:
+            try:
+                callback(self)
+            except BaseException:
+                logging.getLogger("concurrent.futures").exception("a callback of %r raised", self)
+
     def settle(self, status: int, data: memoryview) -> None:
         """Set what the broker has answered."""
         if status == TaskStatus.DONE:
             try:
                 value = decode_value(data, self._core.exchange, last=True)
-            except Exception as error:
+            except BaseException as error:  # of the task's own code, which may also exit
                 self.end(error=error)
             else:
                 self.end(value)

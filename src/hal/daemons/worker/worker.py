@@ -29,6 +29,7 @@ from hal.runtime.frame_link import FrameLink
 from hal.runtime.session_file import SessionFile
 from hal.runtime.session_link import dial_broker
 from hal.runtime.shared_values import resolve_with
+from hal.runtime.surroundings import begin_tasks, end_tasks, keep_surroundings
 from hal.runtime.task_context import enter_worker, set_depth
 from hal.runtime.task_payloads import decode_value, encode_error, encode_value
 from hal.wire.agree import SPOKEN
@@ -194,6 +195,7 @@ class Worker:
         resolve_with(self._value)
         enter_worker(self._session, self.number, self._give_slot_back)
         os.register_at_fork(after_in_child=self._note_fork)
+        keep_surroundings()
         threading.Thread(target=self._watch, name="hal-watcher", daemon=True).start()
         self._work()
         return self._in_order
@@ -206,9 +208,11 @@ class Worker:
                 self._runners.end()
                 return
             self._baton.take()
+            begin_tasks()
             try:
                 self._execute(run)
             finally:
+                end_tasks()
                 self._baton.give()
 
     @contextmanager
