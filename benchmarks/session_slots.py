@@ -24,7 +24,7 @@ from typing import Any, Final
 
 from hal.runtime.exchange import remove_exchange
 from hal.runtime.frame_link import FrameLink, dial
-from hal.runtime.session_file import SessionFile, new_session_file, private_directory, socket_path, write_session_file
+from hal.runtime.session_file import SessionFile, new_session_file, parse_address, private_directory, write_session_file
 from hal.wire.agree import SPOKEN
 from hal.wire.codec import FrameDecoder, encode
 from hal.wire.frames.sessions import (
@@ -60,7 +60,9 @@ DIAL_S: Final = 30.0
 
 def opened(session: SessionFile, role: Role) -> tuple[FrameLink[SessionFrame], SessionOpened]:
     """Open the session."""
-    link = dial(socket_path(session.listen[0]), SESSIONS, DIAL_S)
+    place = parse_address(session.listen[0])
+    assert isinstance(place, Path)
+    link = dial(place, SESSIONS, DIAL_S)
     link.send(OpenSession(versions=SPOKEN, role=role, session=session.id, token=session.token, pid=os.getpid()))
     first, *others = link.receive()
     if not isinstance(first, SessionOpened):
@@ -74,7 +76,7 @@ class SimulatedSlot:
 
     def __init__(self, session: SessionFile) -> None:
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.connect(str(socket_path(session.listen[0])))
+        self.sock.connect(str(parse_address(session.listen[0])))
         self._decoder: FrameDecoder[SessionFrame] = FrameDecoder(SESSIONS)
         hello = OpenSession(
             versions=SPOKEN, role=Role.WORKER, session=session.id, token=session.token, name="simulated"
