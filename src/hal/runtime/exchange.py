@@ -25,6 +25,7 @@ from hal.runtime.privacy import is_private
 from hal.runtime.regular_files import open_regular, read_regular
 
 MEMORY: Final = Path("/dev/shm")
+DISK: Final = Path("/var/tmp")
 MARK: Final = 1
 """First byte of a payload that is such a file; its size and name follow."""
 _HEAD: Final = struct.Struct("<BQ")
@@ -66,6 +67,23 @@ def make_exchange(session: str, otherwise: Path, *, kept: bool = False) -> Path:
         os.write(held, secrets.token_hex(TOKEN_BYTES).encode())
     if kept:
         (path / KEPT).touch(mode=0o600)
+    for other in islice(path.parent.glob(f"{PREFIX}*"), MAX_SWEPT):
+        if other != path:
+            _remove_if_left(other)
+    return path
+
+
+def make_waiting_directory(session: str, otherwise: Path) -> Path:
+    """Make the directory on disk for what waits in a session, which this process holds from now on, empty; and remove
+    those that dead brokers left.
+
+    Args:
+        otherwise: its parent if this machine has no place on disk for it.
+    """
+    path = (DISK if os.access(DISK, os.W_OK) else otherwise) / f"{PREFIX}{session}"
+    remove_exchange(path)
+    path.mkdir(mode=0o700)
+    _hold(path)
     for other in islice(path.parent.glob(f"{PREFIX}*"), MAX_SWEPT):
         if other != path:
             _remove_if_left(other)

@@ -167,6 +167,13 @@ class Connection(Protocol):
         """A description of what the other end sent that is not a frame, which ended the connection; '' if it did
         not."""
 
+    @property
+    def outgoing_bytes(self) -> int:
+        """Bytes that wait to be written."""
+
+    async def wait_writable(self) -> None:
+        """Wait while the other end does not read fast enough, until it does or the connection is closed."""
+
     def send_nowait(self, frame: Frame) -> None:
         """Queue a frame; all frames queued in one turn of the loop leave in one write.
 

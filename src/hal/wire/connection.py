@@ -53,6 +53,10 @@ class FrameConnection(TransportEnd):
 
     # ── what shells use ───────────────────────────────────────────────────────────────────────────────────────────
 
+    @property
+    def outgoing_bytes(self) -> int:
+        return self._outgoing_bytes + (0 if self.transport is None else self.transport.get_write_buffer_size())
+
     def send_nowait(self, frame: Frame) -> None:
         if self._closing or self.transport is None:
             raise UnreachableError(f"{self._label} is closed: {self._reason or 'not open yet'}")
@@ -65,11 +69,14 @@ class FrameConnection(TransportEnd):
         self._outgoing.append(data)
         self._outgoing_bytes += len(data)
 
-    async def send(self, frame: Frame) -> None:
+    async def wait_writable(self) -> None:
         if self._outgoing_bytes > WRITE_HIGH_BYTES:
             self._flush()
         while not (self._writable.is_set() or self._closing):
             await self._writable.wait()
+
+    async def send(self, frame: Frame) -> None:
+        await self.wait_writable()
         self.send_nowait(frame)
 
     async def receive(self, timeout_ms: int | None = None) -> Frame | None:

@@ -16,7 +16,7 @@ from typing import Final
 from hal.core.model.errors import HALError
 from hal.core.model.printable import printable
 from hal.planes.sessions.serving import BrokerService, SessionTerms
-from hal.runtime.exchange import make_exchange, remove_exchange, remove_files_of, token_of
+from hal.runtime.exchange import make_exchange, make_waiting_directory, remove_exchange, remove_files_of, token_of
 from hal.runtime.inheritance import confine_daemon
 from hal.runtime.interface import Address, Credentials, Runtime, TcpAddress, UnixAddress
 from hal.runtime.process import allow_many_connections, run_apart
@@ -55,7 +55,9 @@ def main(argv: list[str]) -> int:
 async def _serve(runtime: Runtime, file: Path, session: SessionFile, addresses: list[Address]) -> int:
     exchange = make_exchange(session.id, file.parent, kept=bool(session.journal))
     journal = runtime.open_directory(Path(session.journal)) if session.journal else None
-    terms = SessionTerms(session.id, session.token, str(exchange), journal, token_of(exchange))
+    waiting = make_waiting_directory(session.id, file.parent)
+    place = runtime.open_directory(waiting)
+    terms = SessionTerms(session.id, session.token, str(exchange), journal, token_of(exchange), waiting=place)
     service = BrokerService(runtime, terms, partial(remove_files_of, exchange))
     try:
         await service.restore()
@@ -72,6 +74,7 @@ async def _serve(runtime: Runtime, file: Path, session: SessionFile, addresses: 
         if session.linger_s and not service.has_clients and alone_ms > session.linger_s * 1_000:
             unused = True
             runtime.stop("nobody uses the session any more")
+    remove_exchange(waiting)
     if journal is not None and not service.ended and not unused:  # it is stopped, and another one goes on
         service.close(service.broken or "the broker of the session was stopped", SESSION_PAUSES)
         return _complain(service.broken) if service.broken else EXIT_STOPPED

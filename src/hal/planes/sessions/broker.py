@@ -88,6 +88,7 @@ class Broker:
         self._numbers = 0
         self._runs = 0
         self._waiting_tasks = 0
+        """Of clients that are not pressed."""
         self._mean_us: dict[int, float] = {}
         """Average run time of a task by function."""
 
@@ -112,13 +113,19 @@ class Broker:
     def remove_submitter(self, submitter: Submitter) -> None:
         """Forget a client that is gone, and its tasks; slots finish what they have begun, which nobody hears of."""
         del self.submitters[submitter.number]
-        self._waiting_tasks -= submitter.waiting_tasks
+        self.press(submitter, on=True)  # none of its tasks is handed out any more
         for function in submitter.objects:
             self._mean_us.pop(function, None)
         for slot in self.slots.values():
             if known := slot.known & submitter.objects.keys():
                 slot.known -= known
                 self._send(slot.outbox, DropObjects(refs=tuple(known)))
+
+    def press(self, submitter: Submitter, *, on: bool) -> None:
+        """Hand out no more of a client's tasks, or some again at the next `dispatch`."""
+        if submitter.pressed != on:
+            submitter.pressed = on
+            self._waiting_tasks += -submitter.waiting_tasks if on else submitter.waiting_tasks
 
     def store_object(self, submitter: Submitter, frame: StoreObject) -> None:
         """Keep an object's next piece.
@@ -252,7 +259,8 @@ class Broker:
         if low >= high:
             return [tasks]
         submitter.waiting_tasks -= high - low
-        self._waiting_tasks -= high - low
+        if not submitter.pressed:
+            self._waiting_tasks -= high - low
         self._end(submitter, block, low, high, bytes([TaskStatus.CANCELLED]) * (high - low))
         parts = (TaskRange(block, tasks.start, low), TaskRange(block, high, tasks.end))
         return [part for part in parts if part.start < part.end]
@@ -489,7 +497,7 @@ class Broker:
         return SessionNumbers(
             uptime_ms=uptime_ms,
             clients=len(self.submitters),
-            waiting=self._waiting_tasks,
+            waiting=sum(one.waiting_tasks for one in self.submitters.values()),
             unanswered=sum(one.unanswered for one in self.submitters.values()),
             done=self.tasks_done,
             busy=sum(bool(slot.runs) for slot in slots),
@@ -513,7 +521,7 @@ class Broker:
         them."""
         if len(self.submitters) == 1:
             return next(iter(self.submitters.values()))
-        waiting = (one for one in self.submitters.values() if one.waiting_tasks)
+        waiting = (one for one in self.submitters.values() if one.waiting_tasks and not one.pressed)
         return min(waiting, key=_turn)
 
     def _send_batch(self, slot: Slot, submitter: Submitter, now_ms: int) -> None:
@@ -567,7 +575,8 @@ class Broker:
 
     def _wait(self, submitter: Submitter, tasks: TaskRange, *, first: bool = False) -> None:
         submitter.add(tasks, first=first)
-        self._waiting_tasks += tasks.end - tasks.start
+        if not submitter.pressed:
+            self._waiting_tasks += tasks.end - tasks.start
         if self.ledger is not None and tasks.block.frame.once:
             self.ledger.take_back(submitter, tasks)
 

@@ -11,7 +11,9 @@ from hal.core.model.errors import DeniedError, HALError, SpecError
 from hal.planes.sessions.broker import LATE_MS, Broker
 from hal.planes.sessions.durable import DurableClient, DurableClients
 from hal.planes.sessions.journal import COMPACT_BYTES, Journal
+from hal.planes.sessions.outflow import FlowBounds, Outflow
 from hal.planes.sessions.slots import Slot
+from hal.planes.sessions.spill import Spill
 from hal.runtime.interface import Connection, Runtime
 from hal.wire.agree import agree_version
 from hal.wire.frames.conversation import WIRE_VERSION, Frame
@@ -56,6 +58,10 @@ class SessionTerms(NamedTuple):
     """Of a durable session."""
     place: str = ""
     """What the file `broker.lock` in the directory for payloads says."""
+    waiting: Directory | None = None
+    """For what waits for processes that read slowly; None: all of it is kept in memory."""
+    flow: FlowBounds = FlowBounds()
+    """How much of that there may be."""
     compact_bytes: int = COMPACT_BYTES
     """See `Journal`."""
 
@@ -74,6 +80,7 @@ class BrokerService:
         self.broker = Broker()
         self._runtime = runtime
         self._terms = terms
+        self._spill = Spill(runtime, terms.waiting)
         self._durable: DurableClients | None = None
         self._connections: dict[Connection, None] = {}
         self._looks_for_late = False
@@ -164,7 +171,26 @@ class BrokerService:
 
     async def _serve_client(self, connection: Connection, worker: int) -> None:
         broker = self.broker
-        submitter = broker.add_submitter(_Outbox(connection), worker)
+
+        def press(pressed: bool) -> None:
+            broker.press(submitter, on=pressed)
+            if not pressed:
+                broker.dispatch(self._runtime.monotonic_ms())
+
+        def forget() -> None:
+            if submitter.number in broker.submitters:
+                broker.remove_submitter(submitter)
+                self._forget_client(submitter.number)
+
+        outflow = Outflow(
+            self._runtime,
+            connection,
+            self._spill,
+            self._terms.flow,
+            pressed=press,
+            failed=lambda: self._runtime.call_later(0, forget),  # it may be in the middle of its tasks
+        )
+        submitter = broker.add_submitter(outflow, worker)
         connection.send_nowait(self._welcome(submitter.number))
         acknowledging = False
 
@@ -175,6 +201,8 @@ class BrokerService:
 
         try:
             while (frame := await connection.receive()) is not None:
+                if outflow.failed:
+                    continue
                 match frame:
                     case SubmitTasks():
                         broker.submit(submitter, frame, self._runtime.monotonic_ms())
@@ -189,7 +217,7 @@ class BrokerService:
                         broker.cancel(submitter, frame)
                     case AskNumbers():
                         now_ms = self._runtime.monotonic_ms()
-                        connection.send_nowait(broker.numbers(now_ms, now_ms - self._since_ms, each=frame.slots))
+                        outflow.send_nowait(broker.numbers(now_ms, now_ms - self._since_ms, each=frame.slots))
                     case RetireSlots():
                         broker.retire(frame.keep)
                     case EndSession():
@@ -201,8 +229,7 @@ class BrokerService:
                         raise SpecError(f"a client does not send {type(frame).__name__}")
                 self._look_for_late()
         finally:
-            broker.remove_submitter(submitter)
-            self._forget_client(submitter.number)
+            forget()
             if not self.has_clients:
                 self.last_client_ms = self._runtime.monotonic_ms()
 
@@ -245,7 +272,7 @@ class BrokerService:
 
     async def _serve_worker(self, connection: Connection, name: str, task: int) -> None:
         broker = self.broker
-        outbox = _Outbox(connection)
+        outbox = Outflow(self._runtime, connection, self._spill, self._terms.flow, failed=connection.abort)
         slot: Slot = broker.add_slot(name, outbox, self._runtime.monotonic_ms(), task)
         connection.send_nowait(self._welcome(slot.number))
         broker.dispatch(self._runtime.monotonic_ms())

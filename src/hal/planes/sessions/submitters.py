@@ -49,6 +49,7 @@ class Submitter:
         served_us: the work handed out for it, for turns among clients.
         objects: pieces of each object.
         acknowledged: nothing was submitted since it was last sent something.
+        pressed: it does not read its results: no more of its tasks are handed out.
     """
 
     def __init__(self, number: int, outbox: Outbox, worker: int = 0) -> None:
@@ -64,6 +65,7 @@ class Submitter:
         self.objects: dict[int, list[StoreObject]] = {}
         self.object_bytes = 0
         self.acknowledged = True
+        self.pressed = False
 
     def add(self, tasks: TaskRange, *, first: bool = False) -> None:
         """Let tasks wait: behind all others as urgent, or before them."""
