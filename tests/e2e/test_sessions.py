@@ -113,6 +113,16 @@ def test_a_session_is_found_by_name_and_shown(live: LiveHal) -> None:
         assert (shown["done"], shown["unanswered"], len(shown["slots"])) == (4, 0, 1)
         assert sum(shown["within_ms"].values()) == 4
         assert "4 done" in live.run("session", "show", "fit", check=True).out
+        assert live.run("session", "failures", "fit", check=True).out == ""
+        with pytest.raises(ZeroDivisionError):
+            session.options(tags="odd").submit(divmod, 1, 0).result(60)
+        (failed,) = json.loads(live.run("session", "failures", "fit", "--tag", "odd", "-o", "json", check=True).out)
+        assert (failed["function"], failed["status"], failed["attempts"]) == ("divmod", "failed", 1)
+        assert "ZeroDivisionError" in live.run("session", "failures", "fit", check=True).out
+        assert "ZeroDivisionError" in live.run("session", "show", "fit", check=True).out
+        for named in (["fit"], []):
+            printed = live.run("session", "metrics", *named, check=True).out
+            assert 'hal_session_tasks_total{session="fit",user="' in printed
     assert live.run("session", "show", "fit").code != 0
 
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Generic, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar
 
 from hal.client.session import Session, open_session
-from hal.runtime.commands import CommandEnd, run_command
 from hal.runtime.session_file import SessionFile
 from hal.runtime.shared_values import SharedValue
+
+if TYPE_CHECKING:
+    from hal.client.sessions.failures import FailedTask
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -47,13 +49,19 @@ class AsyncSession:
             return asyncio.wrap_future(self.session.submit(fn, *args, **kwargs))
         return asyncio.wrap_future(await asyncio.to_thread(self.session.submit, fn, *args, **kwargs))
 
-    async def command(self, argv: Sequence[str | bytes]) -> asyncio.Future[CommandEnd]:
-        """As `Session.command`; returns once the task is accepted."""
-        return await self.submit(run_command, list(argv))
-
-    def map(self, fn: Callable[..., T], *iterables: Iterable[Any], timeout: float | None = None) -> AsyncMap[T]:
+    def map(
+        self,
+        fn: Callable[..., T],
+        *iterables: Iterable[Any],
+        timeout: float | None = None,
+        progress: bool | str = False,
+    ) -> AsyncMap[T]:
         """As `Session.map`: `async for result in session.map(…)`."""
-        return AsyncMap(self.session, fn, iterables, timeout)
+        return AsyncMap(self.session, fn, iterables, timeout, progress)
+
+    async def failures(self, *, tag: str = "", function: str = "") -> list[FailedTask]:
+        """As `Session.failures`."""
+        return await asyncio.to_thread(self.session.failures, tag=tag, function=function)
 
     async def put(self, value: Any) -> SharedValue:
         """As `Session.put`."""
@@ -76,14 +84,22 @@ class AsyncMap(Generic[T]):
     """The results of a map, in order."""
 
     def __init__(
-        self, session: Session, fn: Callable[..., T], iterables: tuple[Iterable[Any], ...], timeout: float | None
+        self,
+        session: Session,
+        fn: Callable[..., T],
+        iterables: tuple[Iterable[Any], ...],
+        timeout: float | None,
+        progress: bool | str,
     ) -> None:
-        self._session, self._fn, self._iterables, self._timeout = session, fn, iterables, timeout
+        self._session, self._fn, self._iterables = session, fn, iterables
+        self._timeout, self._progress = timeout, progress
 
     async def __aiter__(self) -> AsyncIterator[T]:
         parts: Iterator[Iterator[T]] | None = None
         try:
-            tasks = await asyncio.to_thread(self._session.task_map, self._fn, self._iterables, self._timeout)
+            tasks = await asyncio.to_thread(
+                self._session.task_map, self._fn, self._iterables, self._timeout, self._progress
+            )
             parts = tasks.parts()
             while (part := await asyncio.to_thread(next, parts, None)) is not None:
                 for result in part:

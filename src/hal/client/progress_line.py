@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import sys
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
-from hal.client.rest.views import JobInfo
+if TYPE_CHECKING:
+    from hal.client.rest.views import JobInfo
+
+BAR: Final = 20
+"""Columns of a bar."""
 
 
 class ProgressLine:
@@ -23,12 +27,28 @@ class ProgressLine:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.clear()
+
+    @property
+    def shown(self) -> bool:
+        """Whether anybody can see it."""
+        return self._terminal or self._notebook is not None
+
+    def clear(self) -> None:
+        """Take it off a terminal; in a notebook it stays."""
         if self._terminal and self._text:
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()
 
-    def show(self, text: str) -> None:
-        """Show it in place of what was shown."""
+    def show(self, text: str, part: float | None = None) -> None:
+        """Show it in place of what was shown.
+
+        Args:
+            part: how much is done, from 0 to 1, as a bar before it; None: no bar.
+        """
+        if part is not None:
+            bar = "#" * int(part * BAR)
+            text = f"[{bar:{BAR}}] {text}"
         if text == self._text:
             return
         self._text = text

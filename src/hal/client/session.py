@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from pathlib import Path
-from typing import Any, Final, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, cast
 
 from hal.client.sessions.core import Options, SessionCore
 from hal.client.sessions.dependent import DependentFuture, futures_in
@@ -21,6 +21,7 @@ from hal.client.sessions.errors import (
     TaskQuarantinedError,
     TaskTimeoutError,
 )
+from hal.client.sessions.labels import tags_from
 from hal.client.sessions.mapping import TaskMap
 from hal.core.model.errors import SpecError
 from hal.runtime.commands import CommandEnd, run_command
@@ -43,6 +44,10 @@ __all__ = [
 ]
 
 MAX_TIMEOUT_S: Final = 30 * 86_400
+if TYPE_CHECKING:
+    from hal.client.sessions.failures import FailedTask
+    from hal.wire.frames.sessions import SessionNumbers
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -113,6 +118,7 @@ class Session(Executor):
         attempts: int | None = None,
         once: bool | None = None,
         timeout: float | None = None,
+        tags: str | Iterable[str] | None = None,
     ) -> Session:
         """Return the same session with other options for the tasks that are submitted through it.
 
@@ -122,6 +128,7 @@ class Session(Executor):
             once: a task that may have begun is not run again when its worker dies; it fails with `TaskLostError`.
             timeout: seconds that a task may run; then it is ended with its worker, and fails with `TaskTimeoutError`.
                 0: as long as it takes.
+            tags: texts by which you tell tasks apart in `failures`, `numbers` and `hal session show`.
         Raises:
             SpecError: a value is out of its range.
         """
@@ -139,6 +146,7 @@ class Session(Executor):
                 attempts=old.attempts if attempts is None else attempts,
                 once=old.once if once is None else once,
                 timeout_ms=old.timeout_ms if timeout is None else math.ceil(timeout * 1_000),
+                tags=old.tags if tags is None else tags_from(tags),
             ),
         )
 
@@ -206,12 +214,54 @@ class Session(Executor):
         self._core.check()
         shared.ref = self._core.store_object(self._core.encode(value), shared.ref)
 
+    def numbers(self, *, slots: bool = False) -> SessionNumbers:
+        """How the session goes: tasks that wait and were done, slots, latencies.
+
+        Args:
+            slots: of each slot, function and tag, and over time, too.
+        Raises:
+            UnreachableError: the broker is gone.
+        """
+        from hal.client.sessions.questions import ask_numbers
+
+        return ask_numbers(self._core.session, slots=slots)
+
+    def failures(self, *, tag: str = "", function: str = "") -> list[FailedTask]:
+        """The tasks of this session, also those of other clients, that failed last: the newest first, at most 1,000.
+
+        Args:
+            tag, function: only those with this tag, of this function; a function is named with or without its module.
+        Raises:
+            UnreachableError: the broker is gone.
+        """
+        from hal.client.sessions.failures import failures_of
+
+        return failures_of(self._core.session, tag, function)
+
+    def progress(
+        self, futures: Iterable[Future[T]], title: str = "", *, timeout: float | None = None
+    ) -> Iterator[Future[T]]:
+        """Yield futures as they complete, as `concurrent.futures.as_completed` does, and show on a terminal or in a
+        notebook how many have.
+
+        Args:
+            title: begins the line.
+            timeout: seconds from now until which all must have completed.
+        Raises, when iterated:
+            TimeoutError: they have not.
+        """
+        from hal.client.sessions.progress import as_completed_shown
+
+        self._core.flush()
+        return as_completed_shown(self._core.session, futures, title, timeout)
+
     def map(
         self,
         fn: Callable[..., T],
         *iterables: Iterable[Any],
         timeout: float | None = None,
         chunksize: int = 1,
+        progress: bool | str = False,
     ) -> Iterator[T]:
         """Call a function with each item; yields the results in order.
 
@@ -220,14 +270,23 @@ class Session(Executor):
         Args:
             timeout: seconds from now until which a result is waited for.
             chunksize: ignored: the broker decides how many tasks travel together.
+            progress: show on a terminal or in a notebook how many tasks have ended, while results are taken; a text
+                begins the line.
         Raises: as `submit`; when iterated, TimeoutError, and the exception of the first task that failed.
         """
-        return cast(Iterator[T], self.task_map(fn, iterables, timeout).results())
+        return cast(Iterator[T], self.task_map(fn, iterables, timeout, progress).results())
 
-    def task_map(self, fn: Callable[..., Any], iterables: tuple[Iterable[Any], ...], timeout: float | None) -> TaskMap:
+    def task_map(
+        self,
+        fn: Callable[..., Any],
+        iterables: tuple[Iterable[Any], ...],
+        timeout: float | None,
+        progress: bool | str = False,
+    ) -> TaskMap:
         """What `map` iterates over."""
         self._core.check()
-        tasks = TaskMap(self._core, fn, iterables, self._task_options(), timeout)
+        title = None if progress is False else "" if progress is True else progress
+        tasks = TaskMap(self._core, fn, iterables, self._task_options(), timeout, title)
         tasks.fill()
         return tasks
 

@@ -8,6 +8,7 @@ value.
 
 from __future__ import annotations
 
+import io
 import pickle
 import struct
 import traceback
@@ -161,6 +162,23 @@ def decode_error(data: Bytes, otherwise: Callable[[str], BaseException]) -> Base
         error = otherwise(line)
     error.__cause__ = RemoteTraceback(text)
     return error
+
+
+def error_text(data: Bytes) -> tuple[str, str]:
+    """The line and the traceback of an encoded exception; no class is loaded for it. Of what is no such thing: what
+    can be read of it."""
+    try:
+        _, text, line = _TextUnpickler(io.BytesIO(data)).load()
+        return str(line), str(text)
+    except Exception:
+        return bytes(data[:MAX_TEXT]).decode(errors="replace"), ""
+
+
+class _TextUnpickler(pickle.Unpickler):
+    """Reads texts, bytes and tuples of them."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        raise pickle.UnpicklingError(f"{module}.{name} is no text")
 
 
 class RemoteTraceback(Exception):

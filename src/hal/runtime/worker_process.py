@@ -13,7 +13,10 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
+from functools import partial
 from typing import Final, NoReturn
+
+from hal.runtime.last_words import Death, LastWords
 
 PR_SET_PDEATHSIG: Final = 1
 MAX_DEATHS: Final = 100
@@ -29,18 +32,20 @@ EXIT_RAISED: Final = 71
 """Of a child that raised."""
 
 
-def keep_running(work: Callable[[], int], *, final: tuple[int, ...], told: int) -> int:
+def keep_running(work: Callable[[LastWords, Death | None], int], *, final: tuple[int, ...], told: int) -> int:
     """Run `work` in a child, and in another one after it died; returns the exit code of the last one.
 
     SIGTERM is passed on to the child, after which there is no other one.
 
     Args:
+        work: is given where to leave its last words, and how the child before it ended.
         final: what `work` may return after which no other child is started; whatever else ends a child with such an
             exit code, as other people's code may, does not count.
         told: returned when the child has ended otherwise after a SIGTERM.
     """
     deaths = pid = 0
     leaving = False
+    words, death = LastWords(), None
 
     def pass_on(_number: int, _frame: object) -> None:
         nonlocal leaving
@@ -58,12 +63,13 @@ def keep_running(work: Callable[[], int], *, final: tuple[int, ...], told: int) 
         pid = os.fork()
         if not pid:
             os.close(told_by)
-            _run_child(work, tells)
+            _run_child(partial(work, words, death), tells)
         os.close(tells)
         code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
         pid = 0
         if _returned(told_by) and code in final:
             return code
+        death = words.take(code)
         deaths = 0 if time.monotonic() - began >= SOUND_S else deaths + 1
         if deaths > FREE_DEATHS:
             time.sleep(min(PAUSE_S * 2 ** min(deaths - FREE_DEATHS, 10), MAX_PAUSE_S))

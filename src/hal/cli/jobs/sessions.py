@@ -1,4 +1,4 @@
-"""`hal sessions`, `hal session`: the sessions that run, and how one goes."""
+"""`hal sessions`, `hal session`: the sessions that run, how one goes, what failed in it."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from hal.cli.kit.lazy_group import NounGroup
 from hal.cli.kit.screen import Screen
 
 if TYPE_CHECKING:
-    from hal.client.sessions.listing import SessionInfo, SessionView
+    from collections.abc import Callable
+
+    from hal.client.sessions.listing import SessionInfo
 
 COLUMNS = ("NAME", "USER", "QUEUE", "STATE", "SLOTS", "BROKER", "SLOTS' JOB", "OPENED")
-SLOT_COLUMNS = ("TASK", "WORKER", "DONE", "HAS", "USE", "MEAN", "SILENT")
-BAR = 40
+WATCH_EVERY_S = 1.0
 
 session = NounGroup(
     "session",
@@ -41,60 +42,120 @@ def _row(one: SessionInfo) -> tuple[str, ...]:
     return (one.name, one.user, one.queue, one.state, slots, one.broker, one.slots, instant(one.submit_ms))
 
 
-@command("show", output=True, examples="hal session show fit")
+@command(
+    "show",
+    output=True,
+    examples="""
+    hal session show fit
+    hal session show fit --watch      # until Ctrl-C
+    hal session show fit -o json | jq .within_ms
+    """,
+)
 @click.argument("name")
+@click.option(
+    "-w", "--watch", is_flag=True, help="Show it anew each second until Ctrl-C; in a pipe it is printed once."
+)
 @pass_screen
-def show(screen: Screen, name: str) -> None:
-    """Show how a session of yours goes: tasks, latencies, the use of each slot. It asks the broker, on its machine."""
-    from hal.client.sessions.listing import my_session, view_of
+def show(screen: Screen, name: str, watch: bool) -> None:
+    """Show how a session of yours goes: tasks, throughput, latencies, functions, tags, the use of each slot, failures.
+    It asks the broker, on its machine."""
+    from hal.cli.jobs.session_view import render_session
+    from hal.client.sessions.failures import failures_of
+    from hal.client.sessions.listing import address_of, my_session, view_of
 
-    found = view_of(screen.client, my_session(screen.client, name))
-    screen.show(found, lambda: _render(screen, found))
+    def render() -> None:
+        found = my_session(screen.client, name)
+        view = view_of(screen.client, found)
+        screen.show(view, lambda: render_session(screen, view, failures_of(address_of(screen.client, found))))
 
-
-def _render(screen: Screen, found: SessionView) -> None:
-    from hal.cli.kit.formats import span
-
-    one = found.session
-    screen.fields(
-        {
-            "session": one.name,
-            "broker": f"job {one.broker}, {one.state}",
-            "slots": f"job {one.slots}: {len(found.slots)} of {one.most}",
-            "runs for": span(found.uptime_s * 1_000),
-            "clients": str(found.clients),
-            "tasks": f"{found.done:,} done ({found.rate:,.0f} a second), {found.unanswered:,} not answered, "
-            f"of which {found.waiting:,} wait",
-            "late": ", ".join(found.late),
-        }
-    )
-    if found.within_ms:
-        screen.line()
-        most = max(found.within_ms.values())
-        for within, tasks in found.within_ms.items():
-            bar = "#" * max(round(BAR * tasks / most), 1)
-            screen.line(f"answered within {int(within):>9,} ms  {tasks:>12,}  {bar}")
-    if found.slots:
-        screen.line()
-        screen.table(
-            SLOT_COLUMNS,
-            [
-                (
-                    str(slot.task),
-                    slot.worker,
-                    f"{slot.done:,}",
-                    f"{slot.held:,}",
-                    f"{slot.use:.0%}",
-                    _time(slot.mean_us) if slot.done else "-",
-                    f"{slot.silent_s:.1f}s" if slot.held else "-",
-                )
-                for slot in found.slots
-            ],
-        )
+    if watch and not screen.plain and screen.out.isatty():
+        _watch(screen, render)
+    else:
+        render()
 
 
-def _time(us: int) -> str:
-    return f"{us} us" if us < 1_000 else f"{us / 1e3:.1f} ms" if us < 1_000_000 else f"{us / 1e6:.1f} s"
+def _watch(screen: Screen, render: Callable[[], None]) -> None:
+    """Print it anew each second, in place of what was printed before."""
+    import io
+    import time
+    from contextlib import redirect_stdout
+
+    from rich.live import Live
+    from rich.text import Text
+
+    from hal.cli.kit.tables import console_on
+
+    with Live(console=console_on(screen.out), auto_refresh=False, screen=False) as live:
+        try:
+            while True:
+                printed = io.StringIO()
+                with redirect_stdout(printed):
+                    render()
+                live.update(Text(printed.getvalue(), no_wrap=True, overflow="ellipsis"), refresh=True)
+                time.sleep(WATCH_EVERY_S)
+        except KeyboardInterrupt:
+            return
+
+
+@command(
+    "failures",
+    output=True,
+    examples="""
+    hal session failures fit
+    hal session failures fit --tag nightly --function train
+    """,
+)
+@click.argument("name")
+@click.option("--tag", default="", metavar="TAG", help="Only tasks with this tag.")
+@click.option("--function", default="", metavar="NAME", help="Only tasks of this function.")
+@click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="Most failures to show.")
+@click.option("--brief", is_flag=True, help="A table, without tracebacks.")
+@pass_screen
+def failures(screen: Screen, name: str, tag: str, function: str, limit: int, brief: bool) -> None:
+    """Show the tasks of a session of yours that failed last, the newest first, with their tracebacks: what raised, what
+    ran for too long, and what was lost with its workers. The broker keeps 1,000."""
+    from hal.cli.jobs.session_view import render_failures
+    from hal.client.sessions.failures import failures_of
+    from hal.client.sessions.listing import address_of, my_session
+
+    found = failures_of(address_of(screen.client, my_session(screen.client, name)), tag, function)[:limit]
+
+    def render() -> None:
+        if found:
+            render_failures(screen, found, tracebacks=not brief)
+        else:
+            screen.note("no task has failed" if not tag and not function else "no such task has failed")
+
+    screen.show(found, render)
+
+
+@command(
+    "metrics",
+    examples="""
+    hal session metrics fit
+    hal session metrics               # of all sessions of yours on this machine
+    """,
+)
+@click.argument("name", required=False, default="")
+@pass_screen
+def metrics(screen: Screen, name: str) -> None:
+    """Print the numbers of your sessions in the text format of Prometheus, for its node exporter's textfile collector
+    or for a script that pushes them."""
+    from hal.client.sessions.listing import my_session, my_sessions, view_of
+    from hal.client.sessions.prometheus import metrics_of
+    from hal.core.model.errors import HALError
+
+    if name:
+        views = [view_of(screen.client, my_session(screen.client, name))]
+    else:
+        views = []
+        for one in my_sessions(screen.client):
+            try:
+                views.append(view_of(screen.client, one))
+            except HALError as error:
+                screen.note(f"session {one.name} is left out: {error}")
+    for line in metrics_of(views).splitlines():
+        screen.line(line)
 
 
 @command("end", examples="hal session end fit")
@@ -112,4 +173,6 @@ def end(screen: Screen, name: str) -> None:
 
 
 session.add_command(show)
+session.add_command(failures)
+session.add_command(metrics)
 session.add_command(end)

@@ -19,6 +19,7 @@ from weakref import ReferenceType, WeakMethod, WeakSet
 from hal.client.sessions.answers import Block, FutureBlock, RecoveredBlock, SessionFuture, Stored
 from hal.client.sessions.dependent import ReadyTasks
 from hal.client.sessions.errors import SessionLost
+from hal.client.sessions.labels import function_name
 from hal.client.sessions.reconnection import Reconnection
 from hal.core.model.errors import HALError, UnreachableError, error_from_code
 from hal.runtime.exchange import MARK, open_exchange, size_of
@@ -70,6 +71,7 @@ class Options(NamedTuple):
     once: bool = False
     timeout_ms: int = 0
     depth: int = 0
+    tags: tuple[str, ...] = ()
 
 
 def connect(session: SessionFile, worker: int = 0, client: str = "") -> tuple[FrameLink[SessionFrame], SessionOpened]:
@@ -206,6 +208,11 @@ class SessionCore:
         self._reader.start()
         _OPEN.add(self)
 
+    @property
+    def session(self) -> SessionFile:
+        """Where the session is."""
+        return self._session
+
     def disown(self) -> None:
         """In a child that this process forked: the connection is the parent's, and no thread reads."""
         self._lock = threading.RLock()
@@ -317,7 +324,7 @@ class SessionCore:
             data = encode_function(called)
             if len(self._stored) >= MAX_FUNCTIONS:
                 self._forget_functions()
-            stored = Stored(self.store_object(data), take_used())
+            stored = Stored(self.store_object(data, name=function_name(function)), take_used())
             note_used(before)
             key = _weak(function, self._gone.append)
             if key is None:
@@ -338,11 +345,12 @@ class SessionCore:
         with self._lock:
             self._end_use(stored)
 
-    def store_object(self, data: bytes, replaces: int = 0) -> int:
+    def store_object(self, data: bytes, replaces: int = 0, name: str = "") -> int:
         """Send an object to the broker; returns its id.
 
         Args:
             replaces: id of an object that no task needs that is submitted from now on.
+            name: of a function, for people.
         """
         with self._lock:
             self._objects += 1
@@ -351,7 +359,9 @@ class SessionCore:
                 self._object_files[ref] = data
             pieces = [data[at : at + MAX_INLINE_BYTES] for at in range(0, len(data), MAX_INLINE_BYTES)]
             last = len(pieces) - 1
-            frames = [StoreObject(ref=ref, data=one, more=at < last) for at, one in enumerate(pieces)]
+            frames = [
+                StoreObject(ref=ref, data=one, more=at < last, name="" if at else name) for at, one in enumerate(pieces)
+            ]
             if self._durable is not None:
                 self._durable.objects[ref] = frames
             self._send(*frames)
@@ -521,14 +531,13 @@ class SessionCore:
             once=options.once,
             timeout_ms=options.timeout_ms,
             depth=options.depth,
+            tags=options.tags,
         )
         if self._durable is not None:
             self._durable.blocks[first] = frame
         self._send(frame)
 
     def _drop(self, refs: list[int]) -> None:
-        if self.lost is not None:  # or the connection is that of the process which this one was forked from
-            return
         if self._durable is not None:
             for ref in refs:
                 self._durable.objects.pop(ref, None)

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
-from hal.core.model.errors import NotFoundError, UnreachableError
+from hal.core.model.errors import NotFoundError
 from hal.core.model.states import TaskState
 
 if TYPE_CHECKING:
     from hal.client.rest.views import JobInfo
     from hal.client.sync_client import Client
+    from hal.runtime.session_file import SessionFile
+    from hal.wire.frames.sessions import GroupNumbers, SessionNumbers
 
 SESSION_LABEL: Final = "hal/session"
 """Of both jobs: the name of the session."""
@@ -58,6 +60,22 @@ class SlotUse(Struct, frozen=True, kw_only=True):
     since_s: int
     silent_s: float
     """For how long it has reported nothing although it has tasks."""
+    running: str = ""
+    """The function of the task that it runs."""
+    tags: tuple[str, ...] = ()
+    """Of that task."""
+
+
+class TaskGroup(Struct, frozen=True, kw_only=True):
+    """Tasks of one function, or with one tag."""
+
+    name: str
+    done: int
+    failed: int
+    retried: int
+    """How often one of them failed and ran again."""
+    busy_us: int
+    """How long they took."""
 
 
 class SessionView(Struct, frozen=True, kw_only=True):
@@ -77,6 +95,21 @@ class SessionView(Struct, frozen=True, kw_only=True):
     slots: tuple[SlotUse, ...]
     late: tuple[str, ...]
     """Workers whose tasks go on much longer than others took."""
+    ended: dict[str, int]
+    """Tasks by how they ended: done, failed, lost, quarantined, cancelled, timed-out."""
+    retried: int
+    """How often a task failed that ran again."""
+    lost_workers: int
+    """How often a worker ended while it had tasks."""
+    latency_ms: int
+    """The sum of the latencies of all tasks."""
+    seconds: tuple[int, ...]
+    """Tasks reported in each of the last seconds, the present one last."""
+    minutes: tuple[int, ...]
+    """And minutes."""
+    functions: tuple[TaskGroup, ...]
+    """Those that took longest first."""
+    tags: tuple[TaskGroup, ...]
 
 
 def sessions_of(jobs: Iterable[JobInfo]) -> list[SessionInfo]:
@@ -103,6 +136,14 @@ def _info(name: str, user: str, parts: dict[str, JobInfo]) -> SessionInfo:
         most=slots.tasks if slots else 0,
         submit_ms=one.submit_ms,
     )
+
+
+def my_sessions(client: Client) -> list[SessionInfo]:
+    """The sessions of this user."""
+    from hal.client.rest import access_calls
+
+    user = client.call(access_calls.who_am_i()).user
+    return sessions_of(client.jobs(label=SESSION_LABEL, user=user))
 
 
 def my_session(client: Client, name: str) -> SessionInfo:
@@ -139,25 +180,24 @@ def view_of(client: Client, session: SessionInfo) -> SessionView:
     Raises:
         UnreachableError: its broker does not answer here.
     """
-    from hal.client.sessions.core import connect
+    from hal.client.sessions.questions import ask_numbers
+
+    return _view(session, ask_numbers(address_of(client, session), slots=True))
+
+
+def address_of(client: Client, session: SessionInfo) -> SessionFile:
+    """What is in the session's file.
+
+    Raises: as `file_of`; NotFoundError, DeniedError, SpecError of the file.
+    """
     from hal.runtime.session_file import read_session_file
-    from hal.wire.frames.sessions import AskNumbers, SessionNumbers
 
-    link, _ = connect(read_session_file(file_of(client, session)))
-    try:
-        link.send(AskNumbers(slots=True))
-        found = [frame for frame in link.receive() if isinstance(frame, SessionNumbers)]
-    finally:
-        link.close()
-    if not found:
-        raise UnreachableError(f"the broker of session '{session.name}' is gone")
-    return _view(session, found[0])
+    return read_session_file(file_of(client, session))
 
 
-def _view(session: SessionInfo, numbers: object) -> SessionView:
-    from hal.wire.frames.sessions import SessionNumbers
+def _view(session: SessionInfo, numbers: SessionNumbers) -> SessionView:
+    from hal.wire.frames.sessions import TaskStatus
 
-    assert isinstance(numbers, SessionNumbers)
     slots = tuple(
         SlotUse(
             worker=one.name,
@@ -168,6 +208,8 @@ def _view(session: SessionInfo, numbers: object) -> SessionView:
             mean_us=one.busy_us // one.done if one.done else 0,
             since_s=one.since_ms // 1_000,
             silent_s=one.silent_ms / 1_000,
+            running=one.running,
+            tags=one.tags,
         )
         for one in sorted(numbers.each, key=lambda one: one.task)
     )
@@ -182,7 +224,23 @@ def _view(session: SessionInfo, numbers: object) -> SessionView:
         within_ms={str(1 << step): tasks for step, tasks in enumerate(numbers.latencies) if tasks},
         slots=slots,
         late=late(slots),
+        ended={status.name.lower().replace("_", "-"): numbers.ended[status] for status in TaskStatus},
+        retried=numbers.retried,
+        lost_workers=numbers.lost_workers,
+        latency_ms=numbers.latency_ms,
+        seconds=numbers.seconds,
+        minutes=numbers.minutes,
+        functions=_groups(numbers.functions),
+        tags=_groups(numbers.tags),
     )
+
+
+def _groups(numbers: Iterable[GroupNumbers]) -> tuple[TaskGroup, ...]:
+    found = (
+        TaskGroup(name=one.name, done=one.done, failed=one.failed, retried=one.retried, busy_us=one.busy_us)
+        for one in numbers
+    )
+    return tuple(sorted(found, key=lambda one: -one.busy_us))
 
 
 LATE: Final = 10

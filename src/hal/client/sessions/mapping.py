@@ -10,15 +10,17 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from hal.client.sessions.answers import Stored, values_of
 from hal.client.sessions.core import Options, SessionCore
 from hal.runtime.exchange import MARK, size_of
 from hal.runtime.shared_values import take_used
 from hal.runtime.task_context import waiting
-from hal.runtime.task_payloads import encode_value
-from hal.wire.frames.sessions import TaskResults
+from hal.wire.frames.sessions import TaskResults, TaskStatus
+
+if TYPE_CHECKING:
+    from hal.client.sessions.progress import ProgressDisplay
 
 BLOCK_TASKS: Final = 1_024
 BLOCK_BYTES: Final = 256 << 10
@@ -39,10 +41,12 @@ class TaskMap:
         iterables: tuple[Iterable[Any], ...],
         options: Options,
         timeout_s: float | None,
+        title: str | None = None,
     ) -> None:
+        """Args:
+        title: of the line that shows how far it is; None: nothing is shown.
+        """
         self._core = core
-        self._function = function
-        """What it uses is kept as long as somebody has it."""
         self._stored = core.hold(function)
         self._items = zip(*iterables, strict=False)
         self._options = options
@@ -59,6 +63,15 @@ class TaskMap:
         """What ended the items, or the connection, before their end."""
         self._lost: BaseException | None = None
         self._abandoned = False
+        self._done = self._failed = 0
+        """Tasks that were answered; of these, those without a result."""
+        self._display = None if title is None else self._new_display(title, iterables)
+
+    def _new_display(self, title: str, iterables: tuple[Iterable[Any], ...]) -> ProgressDisplay:
+        from hal.client.sessions.progress import Progress, ProgressDisplay, length_of
+
+        total = length_of(iterables)
+        return ProgressDisplay(self._core.session, title, lambda: Progress(self._done, self._failed, total))
 
     def fill(self) -> None:
         """Send items until the window is full or there are no more.
@@ -96,6 +109,8 @@ class TaskMap:
         Raises: as `results`.
         """
         try:
+            if self._display is not None:
+                self._display.begin()
             while True:
                 if self._untaken < WINDOW_TASKS // 2:
                     self.fill()
@@ -117,15 +132,17 @@ class TaskMap:
                 raise self._failure
         finally:
             self._abandon()
+            if self._display is not None:
+                self._display.close()
 
     def _next_parts(self) -> list[bytes]:
         """Encode the items of the next block."""
         parts: list[bytes] = []
         size, since = 0, 0.0
-        clock, exchange, client = time.perf_counter, self._core.exchange, self._core.number
+        clock, encode = time.perf_counter, self._core.encode
         try:
             for item in self._items:
-                data = encode_value(item, exchange, client)
+                data = encode(item)
                 parts.append(data)
                 size += len(data)
                 if data[0] == MARK:
@@ -145,6 +162,9 @@ class TaskMap:
         """Keep results until they are taken."""
         if self._abandoned:
             return
+        count = len(frame.statuses)
+        self._done += count
+        self._failed += count - frame.statuses.count(TaskStatus.DONE)
         with self._arrived:
             self._frames[frame.block + frame.index] = frame
             self._arrived.notify()

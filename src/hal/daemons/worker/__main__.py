@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import argparse
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from hal.core.model.errors import DeniedError, HALError, NotFoundError, SpecError, UnreachableError
 from hal.core.model.printable import printable
 from hal.daemons.worker.worker import EXIT_LEFT, Worker, open_session
+from hal.runtime.last_words import Death, LastWords
 from hal.runtime.session_file import SessionFile, read_session_file
 from hal.runtime.startup import EXIT_BAD_INPUT
 from hal.runtime.worker_process import keep_running, when_told_to_leave
@@ -37,17 +39,20 @@ def main(argv: list[str]) -> int:
     except HALError as error:
         return _complain(error, EXIT_BAD_INPUT)
     return keep_running(
-        lambda: _run(arguments.session, session), final=(EXIT_OVER, EXIT_BAD_INPUT, EXIT_LEFT), told=EXIT_LEFT
+        partial(_run, arguments.session, session), final=(EXIT_OVER, EXIT_BAD_INPUT, EXIT_LEFT), told=EXIT_LEFT
     )
 
 
-def _run(file: Path, session: SessionFile) -> int:
+def _run(file: Path, session: SessionFile, words: LastWords, death: Death | None) -> int:
+    if death is not None and death.code == EXIT_BROKEN:
+        death = death._replace(how="its connection to the broker broke")
     try:
-        link, opened = open_session(session)
+        link, opened = open_session(session, death)
     except UnreachableError as error:
         return _complain(error, EXIT_LEFT if session.journal and file.exists() else EXIT_OVER)
     except (DeniedError, SpecError) as error:
         return _complain(error, EXIT_BAD_INPUT)
+    words.begin(opened.number)
     worker = Worker(link, opened, session)
     when_told_to_leave(worker.leave)
     if worker.run():

@@ -26,6 +26,7 @@ from hal.daemons.worker.runners import Runners
 from hal.runtime.commands import end_commands
 from hal.runtime.exchange import MARK, open_exchange
 from hal.runtime.frame_link import FrameLink
+from hal.runtime.last_words import Death
 from hal.runtime.session_file import SessionFile
 from hal.runtime.session_link import dial_broker
 from hal.runtime.shared_values import resolve_with
@@ -35,6 +36,7 @@ from hal.runtime.task_payloads import decode_value, encode_error, encode_value
 from hal.wire.agree import SPOKEN
 from hal.wire.frames.hello import Goodbye
 from hal.wire.frames.sessions import (
+    MAX_DEATH,
     SESSION_CLOSED,
     SESSIONS,
     SLOT_RETIRED,
@@ -80,9 +82,11 @@ BATCH_BYTES: Final = 4 << 20
 Link = FrameLink[SessionFrame]
 
 
-def open_session(session: SessionFile) -> tuple[Link, SessionOpened]:
+def open_session(session: SessionFile, death: Death | None = None) -> tuple[Link, SessionOpened]:
     """Dial the session's broker, again if it does not listen yet, or dies before it answers.
 
+    Args:
+        death: how the worker ended that this one replaces.
     Raises:
         UnreachableError: none answers.
         HALError: it refuses this process.
@@ -90,7 +94,7 @@ def open_session(session: SessionFile) -> tuple[Link, SessionOpened]:
     began_s = time.monotonic()
     for _ in range(DIAL_TRIES):
         try:
-            return _open(session)
+            return _open(session, death)
         except UnreachableError as error:
             last = error
         if time.monotonic() - began_s > DIAL_FOR_S:
@@ -99,7 +103,7 @@ def open_session(session: SessionFile) -> tuple[Link, SessionOpened]:
     raise last
 
 
-def _open(session: SessionFile) -> tuple[Link, SessionOpened]:
+def _open(session: SessionFile, death: Death | None) -> tuple[Link, SessionOpened]:
     link = dial_broker(session, SESSIONS, DIAL_S)
     hello = OpenSession(
         versions=SPOKEN,
@@ -109,6 +113,9 @@ def _open(session: SessionFile) -> tuple[Link, SessionOpened]:
         name=f"{os.environ.get('HAL_NODE') or os.uname().nodename}:{os.getppid()}"[:256],
         pid=os.getpid(),
         task=_task(),
+        former=death.number if death is not None else 0,
+        death=f"{death.how}\n{death.left}"[:MAX_DEATH] if death is not None else "",
+        replaced=True,
     )
     link.send(hello)
     frames = link.receive()
@@ -395,7 +402,7 @@ class Worker:
         now = time.perf_counter
         run.since = run.ended = now()
         timeout_s = run.frame.timeout_ms / 1_000
-        baton, loads, done = self._baton, pickle.loads, TaskStatus.DONE
+        baton, loads = self._baton, pickle.loads
         set_depth(run.frame.depth)
         try:
             function = self._function(run.frame.function)
@@ -420,7 +427,7 @@ class Worker:
                 if self._forked:
                     os._exit(0)  # a child of the task's own came back here
                 data = encode_value(value, exchange, client)
-                results.append((done, data))
+                results.append((TaskStatus.DONE, data))
             except BaseException as error:
                 if self._forked:
                     os._exit(1)

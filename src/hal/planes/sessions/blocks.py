@@ -30,9 +30,22 @@ class Block:
         failures: of each task, how often it raised an exception.
         left: tasks that have not ended.
         came_ms: when it arrived.
+        name: of its function, for people.
     """
 
-    __slots__ = ("came_ms", "count", "failures", "frame", "left", "losses", "offsets", "state", "submitter", "view")
+    __slots__ = (
+        "came_ms",
+        "count",
+        "failures",
+        "frame",
+        "left",
+        "losses",
+        "name",
+        "offsets",
+        "state",
+        "submitter",
+        "view",
+    )
 
     def __init__(self, submitter: int, frame: SubmitTasks, came_ms: int = 0) -> None:
         """
@@ -47,6 +60,7 @@ class Block:
         self.submitter = submitter
         self.frame = frame
         self.came_ms = came_ms
+        self.name = ""
         self.count = self.left = len(self.offsets) - 1
         self.view = memoryview(frame.payload)
         self.state = bytearray(self.count)

@@ -17,7 +17,7 @@ from typing import Final
 
 from hal.core.model.errors import OverloadedError, SpecError
 from hal.planes.sessions.blocks import ENDED, SENT, WAITING, Block, Run, TaskRange
-from hal.planes.sessions.measures import Latencies, numbers_of
+from hal.planes.sessions.measures import Measures, numbers_of
 from hal.planes.sessions.slots import Slot
 from hal.planes.sessions.submitters import MAX_OBJECT_BYTES, Ledger, Outbox, Submitter
 from hal.wire.frames.conversation import Frame
@@ -80,7 +80,9 @@ class Broker:
         self.window_tasks = window_tasks
         self.window_bytes = window_bytes
         self.tasks_done = 0
-        self.latencies = Latencies()
+        self.measures = Measures()
+        self._lost: dict[int, Slot] = {}
+        """Slots that are gone, and nobody knows why, with tasks that were lost to them."""
         self.ledger: Ledger | None = None
         """Of tasks that run at most once, whatever becomes of this broker."""
         self._hungry: OrderedDict[Slot, None] = OrderedDict()
@@ -179,6 +181,7 @@ class Broker:
             pieces = submitter.objects.get(ref)
             if pieces is None or pieces[-1].more:
                 raise SpecError(f"tasks need object {ref}, which client {submitter.number} has not sent")
+        block.name = submitter.name_of(frame.function)
         submitter.unanswered += block.count
         submitter.unanswered_bytes += len(frame.payload)
         if submitter.unanswered > 2 * self.window_tasks or submitter.unanswered_bytes > 2 * self.window_bytes:
@@ -206,6 +209,7 @@ class Broker:
             begun: indexes of tasks that may have begun and may not begin again.
         """
         block = Block(submitter.number, frame, now_ms)
+        block.name = submitter.name_of(frame.function)
         for index in begun:
             block.state[index] = SENT
         for index, count in ended:
@@ -220,7 +224,8 @@ class Broker:
             self._wait(submitter, TaskRange(block, start, end))
         for start, end in block.ranges(SENT):
             for index in range(start, end):
-                self._fail(submitter, block, index, TaskStatus.LOST, "its broker ended while it may have run")
+                reason = "its broker ended while it may have run"
+                self._fail(None, submitter, block, index, TaskStatus.LOST, reason, now_ms)
         self.dispatch(now_ms)
 
     def has_object(self, submitter: Submitter, ref: int) -> bool:
@@ -261,6 +266,7 @@ class Broker:
         submitter.waiting_tasks -= high - low
         if not submitter.pressed:
             self._waiting_tasks -= high - low
+        self.measures.note_cancelled(high - low)
         self._end(submitter, block, low, high, bytes([TaskStatus.CANCELLED]) * (high - low))
         parts = (TaskRange(block, tasks.start, low), TaskRange(block, high, tasks.end))
         return [part for part in parts if part.start < part.end]
@@ -275,8 +281,13 @@ class Broker:
         self._hungry[slot] = None
         return slot
 
-    def remove_slot(self, slot: Slot, now_ms: int) -> None:
-        """A worker is gone: what it had runs elsewhere, and what it may have begun counts the loss."""
+    def remove_slot(self, slot: Slot, now_ms: int, *, explained: bool = False) -> bool:
+        """A worker is gone: what it had runs elsewhere, and what it may have begun counts the loss.
+
+        Args:
+            explained: `explain_death` follows.
+        Returns: whether tasks wait for that.
+        """
         del self.slots[slot.number]
         self._hungry.pop(slot, None)
         running = next((run for run in slot.runs.values() if not run.waits), None)
@@ -285,12 +296,40 @@ class Broker:
             began = run is running or run.waits or run.block.frame.once
             submitter = self.submitters.get(run.block.submitter)
             if submitter is not None:
-                self._replay(submitter, run, began=began)
+                self._replay(slot, submitter, run, began=began)
+        self.measures.lost_workers += bool(slot.runs)
         slot.runs.clear()
+        if slot.mourned:
+            self._lost[slot.number] = slot
+            if slot.death is not None or not explained:
+                self.explain_death(slot.number, slot.name, slot.death or "", now_ms)
         self.dispatch(now_ms)
+        return bool(slot.mourned)
 
-    def _replay(self, submitter: Submitter, run: Run, *, began: bool) -> None:
-        """Let the tasks of a lost worker's run wait again; those of the run that it had begun one by one."""
+    def explain_death(self, number: int, name: str, death: str, now_ms: int) -> None:
+        """It is known how a worker ended, or never will be: answer the tasks that were lost to it.
+
+        Args:
+            number, name: of its slot; one that was explained is ignored.
+            death: how it ended, and what it has left behind in further lines; '': nobody knows.
+        """
+        slot = self._lost.get(number) or self.slots.get(number)
+        if slot is None or slot.name != name:
+            return
+        if self._lost.pop(number, None) is None:
+            slot.death = death  # that it is gone is noticed later
+            return
+        how, _, left = death.partition("\n")
+        for block, index, status, text in slot.mourned:
+            submitter = self.submitters.get(block.submitter)
+            if submitter is not None:
+                reason = text + (f"; {how}" if how else "") + (f"\n{left}" if left else "")
+                self._fail(slot, submitter, block, index, status, reason, now_ms)
+        slot.mourned.clear()
+
+    def _replay(self, slot: Slot, submitter: Submitter, run: Run, *, began: bool) -> None:
+        """Let the tasks of a lost worker's run wait again; those of the run that it had begun one by one. What does not
+        run again is mourned."""
         block, start = run.block, run.start + run.done
         if not began:
             block.mark(start, run.end, WAITING)
@@ -299,10 +338,10 @@ class Broker:
         for index in range(run.end - 1, start - 1, -1):
             block.losses[index] += 1
             if block.frame.once:
-                self._fail(submitter, block, index, TaskStatus.LOST, "its worker ended while it may have run")
+                slot.mourned.append((block, index, TaskStatus.LOST, "its worker ended while it may have run"))
             elif block.losses[index] >= MAX_LOSSES:
                 text = f"{block.losses[index]} workers ended while it ran; it is not run again"
-                self._fail(submitter, block, index, TaskStatus.QUARANTINED, text)
+                slot.mourned.append((block, index, TaskStatus.QUARANTINED, text))
             else:
                 block.state[index] = WAITING
                 self._wait(submitter, TaskRange(block, index, index + 1), first=True)
@@ -324,7 +363,7 @@ class Broker:
         slot.late = False
         slot.tasks_done += count
         self.tasks_done += count
-        self.latencies.note(now_ms - block.came_ms, count)
+        self.measures.note_done(slot, block, start, frame, now_ms)
         submitter = self.submitters.get(block.submitter)
         if submitter is not None:
             if block.frame.attempts > 1 and frame.statuses.count(TaskStatus.FAILED):
@@ -502,8 +541,16 @@ class Broker:
             done=self.tasks_done,
             busy=sum(bool(slot.runs) for slot in slots),
             slots=len(slots),
-            latencies=tuple(self.latencies.counts),
+            latencies=tuple(self.measures.latencies.counts),
+            latency_ms=self.measures.latencies.sum_ms,
+            ended=tuple(self.measures.ended),
+            retried=self.measures.retried,
+            lost_workers=self.measures.lost_workers,
             each=tuple(numbers_of(slot, now_ms) for slot in islice(slots, MAX_SLOTS_TOLD)) if each else (),
+            functions=self.measures.functions() if each else (),
+            tags=self.measures.tags() if each else (),
+            seconds=self.measures.seconds.told(now_ms) if each else (),
+            minutes=self.measures.minutes.told(now_ms) if each else (),
         )
 
     # ── handing out ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -580,10 +627,19 @@ class Broker:
         if self.ledger is not None and tasks.block.frame.once:
             self.ledger.take_back(submitter, tasks)
 
-    def _fail(self, submitter: Submitter, block: Block, index: int, status: TaskStatus, reason: str) -> None:
+    def _fail(
+        self,
+        slot: Slot | None,
+        submitter: Submitter,
+        block: Block,
+        index: int,
+        status: TaskStatus,
+        reason: str,
+        now_ms: int,
+    ) -> None:
         text = reason.encode()
-        size = len(text).to_bytes(SIZE_BYTES, "little")
-        self._end(submitter, block, index, index + 1, bytes([status]), size, text)
+        self.measures.note_lost(slot, block, index, status, text, now_ms)
+        self._end(submitter, block, index, index + 1, bytes([status]), len(text).to_bytes(SIZE_BYTES, "little"), text)
 
     def _end(
         self,

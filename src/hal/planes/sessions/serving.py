@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Callable
+from functools import partial
 from typing import Final, NamedTuple
 
 from hal.core.interfaces.directory import Directory
@@ -22,6 +23,7 @@ from hal.wire.frames.sessions import (
     CLIENT_REPLACED,
     SESSION_CLOSED,
     AcknowledgeResults,
+    AskFailures,
     AskNumbers,
     CancelTasks,
     DropObjects,
@@ -43,6 +45,9 @@ HELLO_MS: Final = 10_000
 """How long a process may take to open the session."""
 ACKNOWLEDGE_MS: Final = 1
 """A block to which nothing was answered meanwhile is confirmed after so long."""
+DEATH_MS: Final = 2_500
+"""How long the worker that replaces one that died may take to say how that one ended; longer than the longest pause
+before it is started."""
 MAX_SLOTS: Final = 4_096
 MAX_SUBMITTERS: Final = 4_096
 
@@ -143,7 +148,7 @@ class BrokerService:
             elif hello.role is Role.CLIENT:
                 await self._serve_client(connection, hello.worker)
             else:
-                await self._serve_worker(connection, hello.name, hello.task)
+                await self._serve_worker(connection, hello)
         finally:
             del self._connections[connection]
 
@@ -218,6 +223,9 @@ class BrokerService:
                     case AskNumbers():
                         now_ms = self._runtime.monotonic_ms()
                         outflow.send_nowait(broker.numbers(now_ms, now_ms - self._since_ms, each=frame.slots))
+                    case AskFailures():
+                        found = broker.measures.failures(self._runtime.monotonic_ms(), frame.tag, frame.function)
+                        outflow.send_nowait(found)
                     case RetireSlots():
                         broker.retire(frame.keep)
                     case EndSession():
@@ -270,10 +278,12 @@ class BrokerService:
             if not self.has_clients:
                 self.last_client_ms = self._runtime.monotonic_ms()
 
-    async def _serve_worker(self, connection: Connection, name: str, task: int) -> None:
+    async def _serve_worker(self, connection: Connection, hello: OpenSession) -> None:
         broker = self.broker
         outbox = Outflow(self._runtime, connection, self._spill, self._terms.flow, failed=connection.abort)
-        slot: Slot = broker.add_slot(name, outbox, self._runtime.monotonic_ms(), task)
+        if hello.former:
+            broker.explain_death(hello.former, hello.name, hello.death, self._runtime.monotonic_ms())
+        slot: Slot = broker.add_slot(hello.name, outbox, self._runtime.monotonic_ms(), hello.task)
         connection.send_nowait(self._welcome(slot.number))
         broker.dispatch(self._runtime.monotonic_ms())
         try:
@@ -295,7 +305,12 @@ class BrokerService:
                         raise SpecError(f"a worker does not send {type(frame).__name__}")
                 self._look_for_late()
         finally:
-            broker.remove_slot(slot, self._runtime.monotonic_ms())
+            if broker.remove_slot(slot, self._runtime.monotonic_ms(), explained=hello.replaced):
+                self._runtime.call_later(DEATH_MS, partial(self._give_up_on, slot))
+
+    def _give_up_on(self, slot: Slot) -> None:
+        """No worker came that knows how this one ended."""
+        self.broker.explain_death(slot.number, slot.name, "", self._runtime.monotonic_ms())
 
     def _welcome(self, number: int) -> SessionOpened:
         broker = self.broker

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from hal.planes.sessions.blocks import Run
+from hal.planes.sessions.blocks import Block, Run
 from hal.planes.sessions.submitters import Outbox
+from hal.wire.frames.sessions import TaskStatus
 
 
 class Slot:
@@ -16,6 +17,8 @@ class Slot:
         runs: what it has, in the order in which it runs them.
         expected_us: how long all of that is expected to take.
         known: objects that it was sent.
+        death: how its worker ended, where that is known before it is gone.
+        mourned: once it is lost, tasks that are answered when it is known how it ended, with status and text.
         heard_ms: when it last reported a result, or was sent something while it had nothing.
         late: it has returned tasks because it was late, and has reported nothing since: it is sent nothing.
         recalling: it was asked to return what it has not begun, and has not answered.
@@ -26,11 +29,13 @@ class Slot:
 
     __slots__ = (
         "busy_us",
+        "death",
         "expected_us",
         "heard_ms",
         "known",
         "late",
         "leaving",
+        "mourned",
         "name",
         "number",
         "outbox",
@@ -56,6 +61,8 @@ class Slot:
         self.leaving = False
         self.tasks_done = 0
         self.busy_us = 0
+        self.death: str | None = None
+        self.mourned: list[tuple[Block, int, TaskStatus, str]] = []
 
     @property
     def held_tasks(self) -> int:

@@ -77,6 +77,11 @@ class Submitter:
             queue.append(tasks)
         self.waiting_tasks += tasks.end - tasks.start
 
+    def name_of(self, function: int) -> str:
+        """What people call a function of it."""
+        pieces = self.objects.get(function)
+        return pieces[0].name if pieces else ""
+
     def front(self) -> TaskRange:
         """The range whose turn it is; there is one."""
         return self.waiting[max(self.waiting)][0]

@@ -36,6 +36,18 @@ MAX_PRIORITY: Final = 1_000
 LATENCY_STEPS: Final = 24
 """Of the histogram of latencies; each step is twice as long."""
 MAX_SLOTS_TOLD: Final = 4_096
+RATE_STEPS: Final = 60
+"""Steps of time for which a broker knows how many tasks were reported."""
+MAX_GROUPS_TOLD: Final = 200
+"""Functions, and tags, that are counted by themselves."""
+MAX_TAGS: Final = 8
+"""Of one task."""
+MAX_TAG: Final = 64
+"""Characters of a tag."""
+MAX_FAILURES: Final = 1_000
+"""Failures that a broker keeps: the newest."""
+MAX_DEATH: Final = 1 << 14
+"""Characters of how a worker ended."""
 SLOT_RETIRED: Final = "slot-retired"
 """Code of the goodbye to a worker that is to give its place back."""
 SESSION_PAUSES: Final = "session-pauses"
@@ -54,6 +66,10 @@ Needs = Annotated[tuple[Count, ...], Meta(max_length=MAX_NEEDS)]
 Attempts = Annotated[int, Meta(ge=1, le=MAX_ATTEMPTS)]
 Priority = Annotated[int, Meta(ge=-MAX_PRIORITY, le=MAX_PRIORITY)]
 Range = tuple[Count, Count]
+Tag = Annotated[str, Meta(min_length=1, max_length=MAX_TAG)]
+Tags = Annotated[tuple[Tag, ...], Meta(max_length=MAX_TAGS)]
+Death = Annotated[str, Meta(max_length=MAX_DEATH)]
+Rates = Annotated[tuple[Count, ...], Meta(max_length=RATE_STEPS)]
 
 
 class TaskStatus(IntEnum):
@@ -93,6 +109,12 @@ class OpenSession(Frame, frozen=True, kw_only=True):
     """Of a client that is a worker's, for tasks that its tasks submit: the worker's number."""
     task: Count = 0
     """Of a worker: the task of the session's job that it is. Those with the highest numbers are retired first."""
+    former: Count = 0
+    """Of a worker that replaces one that died: the number of that one; 0: it replaces none."""
+    death: Death = ""
+    """How that one ended; what it has written behind it in further lines."""
+    replaced: bool = False
+    """Of a worker: when it dies, another one comes in its place, and says how it ended."""
 
 
 class SessionOpened(Frame, frozen=True, kw_only=True):
@@ -122,6 +144,8 @@ class StoreObject(Frame, frozen=True, kw_only=True):
     """The next piece of it."""
     more: bool = False
     """More pieces follow."""
+    name: Name = ""
+    """Of a function, for people; in its first piece."""
 
 
 class DropObjects(Frame, frozen=True, kw_only=True):
@@ -152,6 +176,8 @@ class SubmitTasks(Frame, frozen=True, kw_only=True):
     """How long each may run; 0: as long as it takes."""
     depth: Count = 0
     """Of tasks that a task submits: how many tasks are above them. Deeper ones begin first, the newest first."""
+    tags: Tags = ()
+    """By which people tell tasks apart; numbers and failures have them."""
 
 
 class TasksReceived(Frame, frozen=True, kw_only=True):
@@ -265,7 +291,60 @@ class AskNumbers(Frame, frozen=True, kw_only=True):
     """From a client: how does the session go? The answer is `SessionNumbers`."""
 
     slots: bool = False
-    """Numbers of each slot, too."""
+    """Numbers of each slot, function and tag, and those over time, too."""
+
+
+class AskFailures(Frame, frozen=True, kw_only=True):
+    """From a client: which tasks failed? The answer is `SessionFailures`."""
+
+    tag: Name = ""
+    """Only tasks with this tag; empty: all."""
+    function: Name = ""
+    """Only those of this function, with or without its module."""
+
+
+class TaskFailure(Struct, frozen=True, kw_only=True, array_like=True):
+    """A task that has no result, and was not cancelled."""
+
+    task: Count
+    """Its id, which its client has given it."""
+    client: Count
+    function: Name
+    tags: Tags
+    status: TaskStatus
+    attempts: Count
+    """How often it has begun, as far as that is known."""
+    worker: Name
+    slot: Count
+    """The task of the session's job that its last worker is."""
+    ago_ms: Count
+    """When it failed, before now."""
+    payload: Piece
+    """As in `TaskResults`."""
+
+
+class SessionFailures(Frame, frozen=True, kw_only=True):
+    """The answer to `AskFailures`."""
+
+    failures: Annotated[tuple[TaskFailure, ...], Meta(max_length=MAX_FAILURES)]
+    """The newest first; of those that the broker keeps."""
+    ever: Count
+    """How many tasks have failed, asked for or not, kept or not."""
+
+
+class GroupNumbers(Struct, frozen=True, kw_only=True, array_like=True):
+    """Tasks of one function, or with one tag."""
+
+    name: Name
+    done: Count
+    failed: Count
+    retried: Count
+    """How often one of them failed and ran again."""
+    busy_us: Count
+    """How long they took."""
+
+
+Groups = Annotated[tuple[GroupNumbers, ...], Meta(max_length=MAX_GROUPS_TOLD)]
 
 
 class SlotNumbers(Struct, frozen=True, kw_only=True, array_like=True):
@@ -283,6 +362,10 @@ class SlotNumbers(Struct, frozen=True, kw_only=True, array_like=True):
     """How long it has been there."""
     silent_ms: Count
     """For how long it has reported nothing although it has tasks."""
+    running: Name = ""
+    """The function of the task that it runs."""
+    tags: Tags = ()
+    """Of that task."""
 
 
 class SessionNumbers(Frame, frozen=True, kw_only=True):
@@ -301,7 +384,21 @@ class SessionNumbers(Frame, frozen=True, kw_only=True):
     slots: Count
     latencies: Annotated[tuple[Count, ...], Meta(max_length=LATENCY_STEPS)]
     """Tasks answered in less than 1 ms, 2 ms, 4 ms and so on after their block came; the last: later."""
+    latency_ms: Count = 0
+    """The sum of the latencies of all these."""
+    ended: Annotated[tuple[Count, ...], Meta(max_length=len(TaskStatus))] = ()
+    """Tasks by how they ended, in the order of `TaskStatus`."""
+    retried: Count = 0
+    """How often a task failed that ran again."""
+    lost_workers: Count = 0
+    """How often a worker ended while it had tasks."""
     each: Annotated[tuple[SlotNumbers, ...], Meta(max_length=MAX_SLOTS_TOLD)] = ()
+    functions: Groups = ()
+    tags: Groups = ()
+    seconds: Rates = ()
+    """Tasks reported in each of the last seconds, the present one last."""
+    minutes: Rates = ()
+    """And minutes."""
 
 
 class RetireSlots(Frame, frozen=True, kw_only=True):
@@ -333,6 +430,8 @@ SessionFrame = (
     | EndSession
     | AskNumbers
     | SessionNumbers
+    | AskFailures
+    | SessionFailures
     | RetireSlots
     | Goodbye
 )
