@@ -6,16 +6,17 @@ blocked, and the timer.
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]  # those of `signal` make enums, which costs more than all else here
 import os
 import signal
 import sys
 import threading
 from typing import Any, Final, NamedTuple
 
-SIGNALS: Final = (
+SIGNALS: Final = tuple(map(int, (
     signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGALRM, signal.SIGCHLD, signal.SIGPIPE,
     signal.SIGUSR1, signal.SIGUSR2, signal.SIGFPE, signal.SIGSEGV, signal.SIGABRT,
-)  # fmt: skip
+)))  # fmt: skip
 """Whose handlers are put back."""
 
 
@@ -64,8 +65,8 @@ def _now() -> _State:
         os.getcwd(),
         umask,
         sys.getrecursionlimit(),
-        tuple(map(signal.getsignal, SIGNALS)),
-        frozenset(signal.pthread_sigmask(signal.SIG_BLOCK, ())),
+        tuple(map(_signal.getsignal, SIGNALS)),
+        frozenset(_signal.pthread_sigmask(signal.SIG_BLOCK, ())),
     )
 
 
@@ -84,9 +85,9 @@ def _put_back(kept: _State) -> None:
             os.chdir("/")  # it is gone: no place of the task's that was here before
     if threading.current_thread() is not threading.main_thread():
         return
-    signal.setitimer(signal.ITIMER_REAL, 0)
+    _signal.setitimer(signal.ITIMER_REAL, 0)
     for number, handler in zip(SIGNALS, kept.handlers, strict=True):
-        if handler is not None and signal.getsignal(number) != handler:
+        if handler is not None and _signal.getsignal(number) != handler:
             signal.signal(number, handler)
-    if signal.pthread_sigmask(signal.SIG_BLOCK, ()) != kept.blocked:
+    if _signal.pthread_sigmask(signal.SIG_BLOCK, ()) != kept.blocked:
         signal.pthread_sigmask(signal.SIG_SETMASK, kept.blocked)
