@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from hal.client.session import SessionLost
 from hal.client.sessions.opening import OpenedSession
 from hal.core.model import ConflictError, NotFoundError, SpecError, TaskState
 from hal.runtime.identity import kill, running
@@ -160,22 +161,26 @@ def test_a_session_is_ended_and_forgotten(live: LiveHal) -> None:
         assert live.run("session", "end", "over").code != 0
 
 
-VICTIMS = ("broker", "worker", "worker", "agent", "keeper")
+VICTIMS = ("worker", "worker", "agent", "keeper", "controller")
 
 
+@pytest.mark.parametrize("durable", [True, False], ids=["durable", "not durable"])
 @pytest.mark.parametrize("seed", [1, 2])
-def test_safety_nothing_is_lost_and_nothing_runs_twice_that_must_not(live: LiveHal, tmp_path: Path, seed: int) -> None:
-    """Brokers, workers, agents and keepers are killed at random: results are those of a serial run; each task of a
-    session with `once` has begun at most once, and those that have not ended say so."""
+def test_safety_nothing_is_lost_and_nothing_runs_twice_that_must_not(
+    live: LiveHal, tmp_path: Path, seed: int, durable: bool
+) -> None:
+    """HAL's processes, workers, and brokers of durable sessions are killed at random: results are those of a serial
+    run; each task of a session with `once` has begun at most once, and those that have not ended say so."""
+    victims = [*VICTIMS, *["broker", "broker"] * durable]
     rng, over = random.Random(seed), threading.Event()
     killed: list[str] = []
 
     def kill_now_and_then(session: OpenedSession) -> None:
-        for victim in rng.sample(VICTIMS, len(VICTIMS)):
+        for victim in rng.sample(victims, len(victims)):
             if over.wait(rng.uniform(0.2, 1.0)):
                 return
-            if victim in ("agent", "keeper"):
-                identity = running(live.home.pid_file(f"{victim}-n1"))
+            if victim in ("agent", "keeper", "controller"):
+                identity = running(live.home.pid_file(victim if victim == "controller" else f"{victim}-n1"))
                 if identity is not None and kill(identity, signal.SIGKILL):
                     killed.append(victim)
                 continue
@@ -186,7 +191,7 @@ def test_safety_nothing_is_lost_and_nothing_runs_twice_that_must_not(live: LiveH
 
     marks = tmp_path / "marks"
     marks.touch()
-    with live.client() as client, client.session(slots=(1, 2), cpus=1, memory="32MiB", durable=True) as session:
+    with live.client() as client, client.session(slots=(1, 2), cpus=1, memory="32MiB", durable=durable) as session:
         careful = session.options(once=True)
         assert session.submit(abs, -1).result() == 1
         killer = threading.Thread(target=kill_now_and_then, args=(session,))
@@ -210,6 +215,22 @@ def test_safety_nothing_is_lost_and_nothing_runs_twice_that_must_not(live: LiveH
     ran = list(map(int, marks.read_text().split()))
     assert len(ran) == len(set(ran))
     assert {at for at in range(number) if not lost[at]} <= set(ran)
+
+
+def test_a_session_that_is_not_durable_ends_with_its_broker(live: LiveHal) -> None:
+    """Every future has an end, and both jobs."""
+    with live.client() as client:
+        session = client.session(slots=1, cpus=1, memory="32MiB")
+        futures = [session.submit(napping, number) for number in range(200)]
+        assert futures[0].result() == 0
+        (broker,) = processes_of(session, "broker")
+        os.kill(broker, signal.SIGKILL)
+        failures = [future.exception(60) for future in futures]
+        assert isinstance(failures[-1], SessionLost)
+        assert {type(failure) for failure in failures} == {type(None), SessionLost}
+        assert session.broker.wait(60).state is TaskState.FAILED
+        assert session.slots.wait(60).state.ended
+        session.shutdown()
 
 
 def test_the_example_of_the_page_works(live: LiveHal, tmp_path: Path) -> None:

@@ -44,7 +44,8 @@ TOKEN = "5e" * 32
 
 
 async def broker(runtime: Runtime) -> None:
-    terms = SessionTerms("s", TOKEN, "", runtime.open_directory(runtime.paths.root / "journal"), COMPACT_BYTES)
+    journal = runtime.open_directory(runtime.paths.root / "journal")
+    terms = SessionTerms("s", TOKEN, journal=journal, compact_bytes=COMPACT_BYTES)
     service = BrokerService(runtime, terms)
     try:
         await service.restore()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import resource
 import signal
 import subprocess
 import sys
@@ -13,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from hal.client.session import open_session
+from hal.client.session import SessionLost, open_session
+from hal.client.sessions import reconnection
 from tests.client.sessions.processes import WAIT_S, Processes, processes
 from tests.client.sessions.test_chaos import task_processes
 
@@ -97,6 +99,38 @@ def test_results_are_kept_for_a_client_that_is_away(running: Processes, tmp_path
     running.replace_broker()
     with open_session(running.file, client="c") as session:
         assert [future.result(WAIT_S) for future in session.recovered] == [x * x for x in range(300)]
+
+
+def let_journal_grow(running: Processes, more: int) -> None:
+    """The broker's files may have a few bytes more, as on a disk that fills up."""
+    assert running.session.journal
+    size = max(file.stat().st_size for file in Path(running.session.journal).iterdir()) + more
+    resource.prlimit(running.broker.pid, resource.RLIMIT_FSIZE, (size, size))
+
+
+def test_a_journal_that_cannot_be_written_ends_the_broker(running: Processes) -> None:
+    """It says why; with the next one, when there is room, all goes on."""
+    with running.open() as session:
+        assert session.submit(abs, -1).result(WAIT_S) == 1
+        let_journal_grow(running, 200_000)
+        futures = [session.submit(len, b"x" * 10_000) for _ in range(100)]
+        assert running.broker.wait(WAIT_S) == 7
+        running.replace_broker()
+        assert [future.result(WAIT_S) for future in futures] == [10_000] * 100
+    assert "cannot be written: File too large" in (running.file.parent / "broker.log").read_text()
+
+
+def test_a_client_learns_why_its_session_is_lost(running: Processes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No broker comes back: futures fail with what the last one said."""
+    monkeypatch.setattr(reconnection, "RECONNECT_S", 0.5)
+    with running.open() as session:
+        session.submit(abs, -1).result(WAIT_S)
+        let_journal_grow(running, 200_000)
+        futures = [session.submit(len, b"x" * 10_000) for _ in range(100)]
+        assert running.broker.wait(WAIT_S) == 7
+        found = futures[-1].exception(WAIT_S)
+        assert isinstance(found, SessionLost)
+        assert "cannot be written: File too large" in str(found)
 
 
 @pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 6))])

@@ -9,12 +9,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hal.core.interfaces.directory import Directory
+from hal.planes.sessions import durable
 from hal.planes.sessions.broker import Broker
 from hal.planes.sessions.durable import DurableClient, DurableClients
-from hal.planes.sessions.journal import Journal, Kind, Record, decode_records, encode_record
+from hal.planes.sessions.journal import COMPACT_BYTES, Journal, Kind, Record, decode_records, encode_record
 from hal.runtime.interface import Runtime
 from hal.runtime.virtual_world import VirtualHost, VirtualWorld
-from hal.wire.frames.sessions import AcknowledgeResults, KeptTasks, StoreObject, SubmitTasks, TaskResults
+from hal.wire.frames.sessions import (
+    AcknowledgeResults,
+    CancelTasks,
+    KeptTasks,
+    StoreObject,
+    SubmitTasks,
+    TaskResults,
+    TaskStatus,
+)
 from tests.planes.sessions.wired_broker import Outbox, Worker, sizes
 
 RECORDS = [Record(Kind.CLIENT, 3, b"key"), Record(Kind.SENT, 3, b"x" * 100), Record(Kind.LEFT, 3, b"")]
@@ -45,10 +54,10 @@ def host() -> Iterator[tuple[VirtualWorld, VirtualHost]]:
 class Session:
     """A broker with its journal, inside of a process."""
 
-    def __init__(self, runtime: Runtime, directory: Directory) -> None:
+    def __init__(self, runtime: Runtime, directory: Directory, compact_bytes: int = COMPACT_BYTES) -> None:
         self.broker = Broker()
         self.errors: list[OSError] = []
-        self.journal = Journal(runtime, directory, self.errors.append)
+        self.journal = Journal(runtime, directory, self.errors.append, compact_bytes=compact_bytes)
         self.clients = DurableClients(self.broker, self.journal)
 
     async def begin(self) -> None:
@@ -62,10 +71,10 @@ class Session:
         return client, outbox
 
 
-def submit(session: Session, client: DurableClient, first: int, count: int) -> None:
+def submit(session: Session, client: DurableClient, first: int, count: int, *, once: bool = False) -> None:
     function = (client.submitter.number << 32) + 1
     session.clients.receive(client, StoreObject(ref=function, data=b"f"), 0)
-    block = SubmitTasks(first=first, function=function, sizes=sizes(*[1] * count), payload=b"x" * count)
+    block = SubmitTasks(first=first, function=function, sizes=sizes(*[1] * count), payload=b"x" * count, once=once)
     session.clients.receive(client, block, 0)
     session.clients.receive(client, block, 0)  # again: it changes nothing
 
@@ -114,6 +123,116 @@ def test_what_was_not_acknowledged_is_there_after_a_restart(host: tuple[VirtualW
     assert isinstance(acknowledged, int)
     assert 0 < acknowledged < done
     assert seen[2:] == [10 - acknowledged, done - acknowledged, 10 - done] * 2
+
+
+def test_results_that_nobody_fetches_hold_tasks_up(
+    host: tuple[VirtualWorld, VirtualHost], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of one client, until it has acknowledged half; the same after a restart. Another client's tasks go on."""
+    monkeypatch.setattr(durable, "KEPT_BYTES", 20)
+    world, machine = host
+
+    async def first(runtime: Runtime) -> None:
+        session = Session(runtime, runtime.open_directory(runtime.paths.root / "journal"))
+        await session.begin()
+        client, _ = session.come("c")
+        await runtime.sleep(1_000)
+        submit(session, client, 0, 100)
+        worker = Worker(session.broker)
+        while worker.finish(took_us=1_000):
+            pass
+        assert client.submitter.pressed
+        assert 20 < client.kept_bytes < 30
+        assert session.clients.attached
+        session.clients.receive(client, CancelTasks(ranges=((90, 10),)), 0)
+        client.outbox = None
+        assert not session.clients.attached
+        assert session.clients.keeps_results
+        await runtime.sleep(1_000)
+
+    async def later(runtime: Runtime) -> None:
+        session = Session(runtime, runtime.open_directory(runtime.paths.root / "journal"))
+        await session.begin()
+        client, _ = session.come("c")
+        other, _ = session.come("d")
+        worker = Worker(session.broker)
+        assert not worker.arguments
+        submit(session, other, 0, 5)
+        assert len(worker.finish(5)) == 5
+        await runtime.sleep(1_000)
+        while client.kept:
+            told = tuple(list(client.kept)[:4])
+            session.clients.receive(client, AcknowledgeResults(results=told), 0)
+            worker.finish(4, took_us=1_000)
+        assert not client.submitter.pressed
+        assert not client.blocks
+        assert not client.kept_bytes
+        assert session.broker.numbers(0, 1).waiting == 0
+
+    async def drive() -> None:
+        for main in (first, later):
+            await world.start(machine, "broker", main).wait()
+
+    world.run(drive())
+
+
+def test_what_a_worker_has_returned_has_not_begun(host: tuple[VirtualWorld, VirtualHost]) -> None:
+    """Of tasks that may run once: after a restart it runs; what the worker kept is lost."""
+    world, machine = host
+    seen: list[int] = []
+
+    async def first(runtime: Runtime) -> None:
+        session = Session(runtime, runtime.open_directory(runtime.paths.root / "journal"))
+        await session.begin()
+        client, _ = session.come("c")
+        submit(session, client, 0, 10, once=True)
+        worker = Worker(session.broker)
+        await runtime.sleep(1_000)
+        worker.finish(took_us=1)
+        await runtime.sleep(1_000)
+        assert len(worker.arguments) == 9
+        session.broker.leave(worker.slot)
+        worker.give_back(begun=2)
+        await runtime.sleep(1_000)
+
+    async def later(runtime: Runtime) -> None:
+        session = Session(runtime, runtime.open_directory(runtime.paths.root / "journal"))
+        await session.begin()
+        client, outbox = session.come("c")
+        await runtime.sleep(1_000)
+        statuses = b"".join(frame.statuses for frame in results_in(outbox))
+        seen.extend((statuses.count(TaskStatus.LOST), client.submitter.waiting_tasks))
+
+    async def drive() -> None:
+        for main in (first, later, later):
+            await world.start(machine, "broker", main).wait()
+
+    world.run(drive())
+    assert seen == [2, 7] * 2
+
+
+def test_a_journal_stays_small(host: tuple[VirtualWorld, VirtualHost]) -> None:
+    """However much goes through it: what is not needed any more is left out when it is written anew."""
+    world, machine = host
+
+    async def main(runtime: Runtime) -> None:
+        directory = runtime.open_directory(runtime.paths.root / "journal")
+        session = Session(runtime, directory, compact_bytes=10_000)
+        await session.begin()
+        client, _ = session.come("c")
+        worker = Worker(session.broker)
+        for number in range(100):
+            submit(session, client, number * 1_000, 1_000)
+            while worker.finish(1_000, took_us=1):
+                pass
+            session.clients.receive(client, AcknowledgeResults(results=tuple(client.kept)), 0)
+            await runtime.sleep(200)
+            assert sum(entry.size_bytes for entry in directory.entries()) < 40_000
+
+    async def drive() -> None:
+        assert await world.start(machine, "broker", main).wait() == 0
+
+    world.run(drive())
 
 
 def test_a_client_that_left_is_forgotten(host: tuple[VirtualWorld, VirtualHost]) -> None:

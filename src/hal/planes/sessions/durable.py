@@ -7,6 +7,7 @@ Results are kept until they are acknowledged. A frame that arrives again changes
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from hal.core.model.errors import DeniedError
@@ -27,6 +28,8 @@ from hal.wire.frames.sessions import (
     TaskResults,
 )
 
+KEPT_BYTES: Final = 64 << 20
+"""Of results that a client has not acknowledged; beyond it, none of its tasks is handed out until half of them are."""
 MAX_CLIENTS: Final = 1_000
 """Keys of clients that have not closed their session."""
 
@@ -43,7 +46,11 @@ class DurableClient:
         next_object: beyond all of its objects.
     """
 
-    def __init__(self, key: str, journal: Journal) -> None:
+    def __init__(self, key: str, journal: Journal, note_kept: Callable[[DurableClient], None]) -> None:
+        """
+        Args:
+            note_kept: called when it has more results to receive.
+        """
         self.key = key
         self.submitter: Submitter
         self.blocks: dict[int, SubmitTasks] = {}
@@ -53,8 +60,10 @@ class DurableClient:
         """Of blocks that are not all acknowledged: index and number."""
         self.next_task = 0
         self.next_object = 0
+        self.kept_bytes = 0
         self.outbox: Outbox | None = None
         self._journal = journal
+        self._note_kept = partial(note_kept, self)
 
     # ── as the broker's outbox ────────────────────────────────────────────────────────────────────────────────────
 
@@ -62,6 +71,7 @@ class DurableClient:
         """Send it once what it follows from is journalled."""
         if isinstance(frame, TaskResults):
             self.keep(frame)
+            self._note_kept()
             self._journal.append(Kind.ANSWERED, self.submitter.number, frame)
         self._journal.after_commit(lambda: self._send(frame))
 
@@ -85,8 +95,9 @@ class DurableClient:
         self.next_object = max(self.next_object, (frame.ref & 0xFFFFFFFF) + 1)
 
     def keep(self, frame: TaskResults) -> None:
-        if frame.block in self.blocks:
+        if frame.block in self.blocks and (frame.block, frame.index) not in self.kept:
             self.kept[frame.block, frame.index] = frame
+            self.kept_bytes += len(frame.payload)
 
     def acknowledge(self, frame: AcknowledgeResults) -> None:
         """Forget results that the client has."""
@@ -94,6 +105,7 @@ class DurableClient:
             found = self.kept.pop((block, index), None)
             if found is None:
                 continue
+            self.kept_bytes -= len(found.payload)
             count = len(found.statuses)
             self.unacknowledged[block] -= count
             self.acknowledged.setdefault(block, []).append((index, count))
@@ -155,7 +167,7 @@ class DurableClients:
         if client is None:
             if len(self._clients) >= MAX_CLIENTS:
                 raise DeniedError(f"{MAX_CLIENTS} clients have not closed their session yet")
-            client = self._clients[key] = DurableClient(key, self._journal)
+            client = self._clients[key] = DurableClient(key, self._journal, self._note_kept)
             client.submitter = self._broker.add_submitter(client)
             self._journal.append(Kind.CLIENT, client.submitter.number, key.encode())
         return client
@@ -185,8 +197,15 @@ class DurableClients:
             case AcknowledgeResults():
                 client.acknowledge(frame)
                 self._journal.append(Kind.SENT, submitter.number, frame)
+                if submitter.pressed and client.kept_bytes <= KEPT_BYTES // 2:
+                    self._broker.press(submitter, on=False)
+                    self._broker.dispatch(now_ms)
             case CancelTasks():
                 self._broker.cancel(submitter, frame)
+
+    def _note_kept(self, client: DurableClient) -> None:
+        if client.kept_bytes > KEPT_BYTES:
+            self._broker.press(client.submitter, on=True)
 
     def detach(self, client: DurableClient, outbox: Outbox) -> None:
         """Its connection is gone."""
@@ -216,8 +235,8 @@ class DurableClients:
 
     @property
     def attached(self) -> bool:
-        """Whether one is connected, or has tasks that have not ended."""
-        return any(client.outbox is not None or client.submitter.unanswered for client in self._clients.values())
+        """Whether one is connected, or has tasks that run or will."""
+        return any(client.outbox is not None or _has_work(client.submitter) for client in self._clients.values())
 
     @property
     def keeps_results(self) -> bool:
@@ -233,7 +252,7 @@ class DurableClients:
         begun: dict[tuple[int, int], set[int]] = {}
         for record in records:
             if record.kind is Kind.CLIENT:
-                client = DurableClient(record.body.decode(), self._journal)
+                client = DurableClient(record.body.decode(), self._journal, self._note_kept)
                 client.submitter = self._broker.add_submitter(client, number=record.client)
                 by_number[record.client] = client
                 objects[record.client] = {}
@@ -277,6 +296,7 @@ class DurableClients:
                 ended += client.acknowledged.get(first, [])
                 may_run = frozenset(begun.get((number, first), ()))
                 self._broker.restore_block(client.submitter, block, ended, now_ms, may_run)
+            self._note_kept(client)
 
     def snapshot(self) -> list[bytes]:
         """The records of what is still needed."""
@@ -302,3 +322,7 @@ class DurableClients:
                     records.append(encode_record(Kind.SENT, number, told))
             records += [encode_record(Kind.ANSWERED, number, frame) for frame in client.kept.values()]
         return records
+
+
+def _has_work(submitter: Submitter) -> bool:
+    return submitter.unanswered > (submitter.waiting_tasks if submitter.pressed else 0)
