@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,6 +25,22 @@ export OMPI_MCA_plm_rsh_agent="{HAL} launch --rsh"
 export OMPI_MCA_orte_default_hostfile=$PWD/hosts
 mpirun --allow-run-as-root {sys.executable} {MPI_SUM} $1
 """
+
+
+TORCH_SUM = Path(__file__).with_name("torch_sum.py")
+TORCH_PYTHON = "/usr/bin/python3"
+"""Debian's, for its package python3-torch: PyTorch of another origin is too large for tests, and the `torchrun` of this
+package does not work with the Python that it is for."""
+TORCH = f"{HAL} launch --ranks-per-node 2 {TORCH_PYTHON} {TORCH_SUM} $1"
+
+
+def has_torch() -> bool:
+    """Its Python can use PyTorch with gloo."""
+    asked = [TORCH_PYTHON, "-c", "import torch.distributed as d; raise SystemExit(not d.is_available())"]
+    try:
+        return subprocess.run(asked, capture_output=True, timeout=60).returncode == 0
+    except (OSError, subprocess.TimeoutExpired):
+        return False
 
 
 needs_mpi = pytest.mark.skipif(shutil.which("mpirun") is None, reason="there is no mpirun")
@@ -72,6 +89,17 @@ def test_a_rank_that_fails_ends_mpirun_and_the_job(cluster: Cluster) -> None:
     ran = run(cluster, MPI, "3")
     assert (ran.code, ran.out) == (9, ""), ran.err
     assert left(cluster, "orted") + left(cluster, "mpi_sum") == []
+
+
+def test_ranks_of_pytorch_meet_on_both_hosts(cluster: Cluster) -> None:
+    """Debian's, with gloo, by the variables alone; a rank that fails ends all, and the job with its exit code."""
+    if not has_torch():
+        pytest.skip("there is no PyTorch: apt-get install python3-torch")
+    ran = run(cluster, TORCH)
+    assert sorted(ran.out.splitlines()) == [f"rank {rank} of 4 on w{1 + rank // 2}: 6" for rank in range(4)], ran.err
+    ran = run(cluster, TORCH, "3")
+    assert (ran.code, ran.out) == (9, ""), ran.err
+    assert left(cluster, "torch_sum") == []
 
 
 def test_two_gangs_on_the_same_hosts_meet_each_at_a_port_of_its_own(cluster: Cluster) -> None:
