@@ -29,14 +29,16 @@ from hal.runtime.home import Home
 DEADLINE_S: Final = 90.0
 """For everything that is waited for; far more than it takes."""
 WIRE_PORT: Final = 7_422
+MEMORY: Final = Path("/dev/shm")
 FREEZER: Final = Path("/sys/fs/cgroup/freezer")
 
 _ENTER: Final = """
 if [ -n "$1" ]; then echo $$ > "$1/tasks"; fi
 mount --bind "$2" /proc/sys/kernel/random/boot_id
 mount --bind "$3" /etc/hosts
-hostname "$4"
-shift 4
+mount --bind "$4" /dev/shm
+hostname "$5"
+shift 5
 exec "$@"
 """
 
@@ -95,6 +97,10 @@ class Host:
         """Further environment of what is started on it (FAKETIME, say)."""
         self._namespace = f"{network.id}-{number}"
         self._boot_file = self.root / "boot_id"
+        self._memory = MEMORY / self._namespace
+        """Its /dev/shm."""
+        (self._memory / "run").mkdir(mode=0o700, parents=True)
+        self._memory.chmod(0o1777)
         self._freezer = FREEZER / self._namespace if FREEZER.is_dir() else None
         self.root.mkdir(mode=0o700)
         (self.root / "run").mkdir(mode=0o700)
@@ -122,7 +128,7 @@ class Host:
         """What runs `argv` on this host."""
         enter = ["nsenter", f"--net=/run/netns/{self._namespace}", "unshare", "--mount", "--uts"]
         freezer = str(self._freezer or "")
-        own = [freezer, str(self._boot_file), str(self._network.names), self.name]
+        own = [freezer, str(self._boot_file), str(self._network.names), str(self._memory), self.name]
         return [*enter, "sh", "-ec", _ENTER, "sh", *own, *argv]
 
     def start(self, *argv: str) -> subprocess.Popen[str]:
@@ -268,6 +274,7 @@ class Host:
             select.select([], [], [], 0.02)
             self.power_off()  # what was being forked while the others were killed
         ip("netns", "delete", self._namespace)
+        shutil.rmtree(self._memory, ignore_errors=True)
 
     def _freezer_removed(self) -> bool:
         try:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import os
 import resource
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 NAMES: Final = frozenset(
@@ -73,14 +73,18 @@ def script_environment(environ: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environ.items() if name in SCRIPT_NAMES or name.startswith("LC_")}
 
 
-def confine_daemon(*, database: bool = False) -> None:
+def confine_daemon(*, database: bool = False, keep: Collection[str] = ()) -> None:
     """Give this process a daemon's settings: few variables, private files, no core file, memory that no other
     process reads.
 
     Called first, however it was started; its children inherit the variables.
+
+    Args:
+        database: it connects to the store.
+        keep: names of further variables, of a daemon that is a job's step.
     """
     kept = daemon_environment(os.environ, database=database)
-    for name in [name for name in os.environ if name not in kept]:
+    for name in [name for name in os.environ if name not in kept and name not in keep]:
         del os.environ[name]
     os.umask(DAEMON_UMASK)
     soft, hard = resource.getrlimit(resource.RLIMIT_CORE)

@@ -29,6 +29,10 @@ MAX_SOCKET_PATH: Final = 100
 """Of a Unix socket; the kernel allows 107 bytes."""
 UNIX: Final = "unix:"
 TCP: Final = "tcp:"
+SESSION_FILE: Final = "session.json"
+"""Its name in a directory of the session's own."""
+IN_SECRETS: Final = "$HAL_SECRETS_DIR/"
+"""How the name of a file begins that is a secret of its job."""
 
 Word = Annotated[str, Meta(min_length=1, max_length=256)]
 Path_ = Annotated[str, Meta(max_length=4_096)]
@@ -82,6 +86,20 @@ def new_session_file(
         linger_s=linger_s,
         passing=passing,
     )
+
+
+def reached_at(session: SessionFile, address: str) -> SessionFile:
+    """The same, for who reaches the broker at one more address, tried last; '': at no other.
+
+    Raises:
+        SpecError: it is no address.
+    """
+    if not address:
+        return session
+    parse_address(address)
+    found = msgspec.structs.replace(session, dial=(*session.dialled, address))
+    check_session(found)
+    return found
 
 
 def write_session_file(path: Path, session: SessionFile) -> None:

@@ -14,6 +14,10 @@ from hal.runtime.session_file import SessionFile, parse_address
 from hal.wire.frames.conversation import Conversation
 
 
+class AwayError(UnreachableError):
+    """The machine of the broker does not answer; it may come back."""
+
+
 def dial_broker(session: SessionFile, conversation: Conversation[Any], timeout_s: float) -> FrameLink[Any]:
     """Connect to a session's broker, at the first of its addresses that answers.
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 from hal.core.model.errors import DeniedError, SpecError, UnreachableError
 from hal.runtime.frame_link import READ_BYTES, FrameLink
 from hal.runtime.session_file import SessionFile
-from hal.runtime.session_link import in_memory
+from hal.runtime.session_link import AwayError, in_memory
 from hal.runtime.stream_link import keep_alive
 from hal.wire.frames.conversation import Conversation, F
 from hal.wire.roles import Role, host_name
@@ -44,7 +44,8 @@ def dial_tls_link(
     try:
         plain = socket.create_connection((host, port), timeout_s)
     except OSError as error:
-        raise UnreachableError(f"nobody serves {host}:{port}: {error.strerror or error}") from error
+        kind = UnreachableError if isinstance(error, ConnectionRefusedError) else AwayError
+        raise kind(f"nobody serves {host}:{port}: {error.strerror or error}") from error
     try:
         keep_alive(plain)
         sock = context.wrap_socket(plain, server_hostname=host_name(Role.BROKER))

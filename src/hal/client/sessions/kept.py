@@ -53,7 +53,7 @@ def end_session(client: Client, name: str) -> list[Outcome]:
             raise
         return []
     with contextlib.suppress(HALError):
-        _tell_end(read_session_file(file_of(client, found)))
+        _tell_end(file_of(client, found))
     outcomes = client.cancel(*[job for job in (found.broker, found.slots) if job])
     forget(directory)
     return outcomes

@@ -161,17 +161,26 @@ def my_session(client: Client, name: str) -> SessionInfo:
     return found[0]
 
 
-def file_of(client: Client, session: SessionInfo) -> Path:
-    """The session's file, which its broker was given.
+def file_of(client: Client, session: SessionInfo) -> SessionFile:
+    """The session's file, which its broker was given; of a broker on another machine, what its step has.
 
     Raises:
         NotFoundError: the session has no broker any more.
+        HALError: it cannot be read.
     """
-    spec = (client.job(session.broker).refresh().spec if session.broker else None) or {}
+    from hal.runtime.session_file import read_session_file
+
+    broker = client.job(session.broker) if session.broker else None
+    spec = (broker.refresh().spec if broker is not None else None) or {}
     command = spec.get("command")
-    if not isinstance(command, Sequence) or "--session" not in command[:-1]:
+    if broker is None or not isinstance(command, Sequence) or "--session" not in command[:-1]:
         raise NotFoundError(f"session '{session.name}' has no broker", hint=f"hal session end {session.name}")
-    return Path(str(command[command.index("--session") + 1]))
+    path = Path(str(command[command.index("--session") + 1]))
+    if not path.exists() and spec.get("secrets"):
+        from hal.client.sessions.machines import file_in_step
+
+        return file_in_step(client, broker, session.name, spec)
+    return read_session_file(path)
 
 
 def view_of(client: Client, session: SessionInfo) -> SessionView:
@@ -182,17 +191,7 @@ def view_of(client: Client, session: SessionInfo) -> SessionView:
     """
     from hal.client.sessions.questions import ask_numbers
 
-    return _view(session, ask_numbers(address_of(client, session), slots=True))
-
-
-def address_of(client: Client, session: SessionInfo) -> SessionFile:
-    """What is in the session's file.
-
-    Raises: as `file_of`; NotFoundError, DeniedError, SpecError of the file.
-    """
-    from hal.runtime.session_file import read_session_file
-
-    return read_session_file(file_of(client, session))
+    return _view(session, ask_numbers(file_of(client, session), slots=True))
 
 
 def _view(session: SessionInfo, numbers: SessionNumbers) -> SessionView:

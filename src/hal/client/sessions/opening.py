@@ -11,8 +11,9 @@ import os
 import secrets
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 from msgspec import structs
@@ -43,13 +44,14 @@ from hal.runtime.session_file import (
     new_session_file,
     parse_address,
     private_directory,
-    read_session_file,
+    reached_at,
     write_session_file,
 )
 
 if TYPE_CHECKING:
     from hal.client.addresses.address import Address
     from hal.client.job import Job
+    from hal.client.sessions.machines import Spread
     from hal.wire.frames.sessions import SessionNumbers
 
 OPENER: Final = "opener"
@@ -92,13 +94,22 @@ class OpenedSession(Session):
         slots: the job whose tasks run them.
     """
 
-    def __init__(self, name: str, broker: Job, slots: Job, core: SessionCore, overseer: Overseer) -> None:
+    def __init__(
+        self,
+        name: str,
+        broker: Job,
+        slots: Job,
+        core: SessionCore,
+        overseer: Overseer,
+        forget: Callable[[], None] | None = None,
+    ) -> None:
         """Use `Client.session`."""
         super().__init__(core)
         self.name, self.broker, self.slots = name, broker, slots
         self._overseer = overseer
         self._ending = threading.Lock()
         self._over = False
+        self._forget = forget
 
     def __repr__(self) -> str:
         return f"<session {self.name}: broker job {self.broker.id}, slots job {self.slots.id}>"
@@ -155,21 +166,25 @@ class OpenedSession(Session):
             if self._overseer.durable and not self._core.finished:
                 self._overseer.leave()
                 return
-            self._tell_end()
-            # Workers that run end themselves, and the job with them; slots that only wait would look first.
-            if not self.slots.refresh().counts.get("running"):
+            told = self._tell_end()
+            # Workers that run end themselves, and the job with them; slots that only wait would look first. Those of a
+            # broker whose machine is lost would wait for it.
+            if not told or not self.slots.refresh().counts.get("running"):
                 with contextlib.suppress(ConflictError):
                     self.slots.cancel()
+            if self._forget is not None:
+                self._forget()
 
-    def _tell_end(self) -> None:
-        """Tell the broker, or the next one, if it is just being replaced."""
+    def _tell_end(self) -> bool:
+        """Tell the broker, or the next one, if it is just being replaced; returns whether one was told."""
         deadline_s = time.monotonic() + END_S
-        while not self._overseer.end() and self._overseer.durable and not self.broker.refresh().state.ended:
+        while not (told := self._overseer.end()) and self._overseer.durable and not self.broker.refresh().state.ended:
             if time.monotonic() > deadline_s:
                 with contextlib.suppress(ConflictError):
                     self.broker.cancel()
-                return
+                return False
             time.sleep(MAX_LOOK_S)
+        return told
 
 
 def open_session_at(
@@ -198,17 +213,26 @@ def open_session_at(
             raise ConflictError(f"there is a session '{name}' already", hint="client.find_session(name) connects to it")
         if (found := _come_back(client, live[0], timeout)) is not None:
             return found
-    here = _nodes_here(client)
-    directory = durable_directory(address.named, name) if durable else private_directory()
-    kept = kept_session(directory) if durable else None
+    here, alone = _nodes_here(client, durable=durable)
+    spread = None if alone or durable else _spread(client, user)
+    directory = durable_directory(address.named, name) if durable else private_directory() if here else None
+    kept = kept_session(directory) if durable and directory is not None else None
     jobs: list[Job] = []
     try:
-        session = kept or new_session_file(directory, name=name, linger_s=linger, passing=True, durable=durable)
+        session = kept or new_session_file(
+            directory or Path("/"), name=name, linger_s=linger, passing=True, durable=durable
+        )
         parse_address(session.listen[0])
-        make_private(directory)
-        write_session_file(directory / FILE, structs.replace(session, linger_s=linger))
-        broker = client.submit([python, "-m", "hal.daemons.broker", "--session", str(directory / FILE)],
-            **_common(name, BROKER, here, options), request={"cpu": 0, "memory": BROKER_MEMORY},
+        brokers, more = session, dict[str, Any]()
+        if spread is not None:
+            session, brokers, more = spread.store(session, elsewhere=directory is None)
+        file = "" if spread is None else spread.brokers_file
+        if directory is not None:
+            make_private(directory)
+            write_session_file(directory / FILE, structs.replace(brokers, linger_s=linger))
+            file = str(directory / FILE)
+        broker = client.submit([python, "-m", "hal.daemons.broker", "--session", file],
+            **_common(name, BROKER, here, options), **more, request={"cpu": 0, "memory": BROKER_MEMORY},
             retries=RETRIES if durable else 0,
         )  # fmt: skip
         jobs.append(broker)
@@ -218,8 +242,13 @@ def open_session_at(
         }
         if most > least:
             asked["extensions"] = most - least
+        words = ["--session", file]
+        if spread is not None:
+            address_of_broker = spread.address(broker, name, timeout)
+            session = reached_at(session, address_of_broker)
+            words, asked["secrets"], here = ["--session", spread.file, "--dial", address_of_broker], [spread.name], []
         worker = client.submit(
-            [python, "-m", "hal.daemons.worker", "--session", str(directory / FILE)],
+            [python, "-m", "hal.daemons.worker", *words],
             **_common(name, SLOTS, here, options), **asked, array=most, max_running=told, workers=True,
             after=f"after:{broker.id}", on_dependency_failed="cancel", retries=RETRIES,
         )  # fmt: skip
@@ -230,11 +259,13 @@ def open_session_at(
         for job in reversed(jobs):
             with contextlib.suppress(HALError):
                 job.cancel()
-        if kept is None:
+        if kept is None and directory is not None:
             forget(directory)
+        if spread is not None:
+            spread.remove()
         raise
     overseer.begin(told)
-    return OpenedSession(name, broker, worker, core, overseer)
+    return OpenedSession(name, broker, worker, core, overseer, spread.remove if spread is not None else None)
 
 
 def _bounds(slots: int | tuple[int, int]) -> tuple[int, int]:
@@ -253,22 +284,34 @@ def _common(name: str, part: str, here: Sequence[str], options: Mapping[str, Any
         **{key: options[key] for key in same if key in options},
         "name": name,
         "labels": {SESSION_LABEL: name, PART_LABEL: part},
-        "constraints": [*(constraints if part == SLOTS else ()), f"{NODE_LABEL}={'|'.join(here)}"],
+        "constraints": [
+            *(constraints if part == SLOTS else ()),
+            *([f"{NODE_LABEL}={'|'.join(here)}"] if here else ()),
+        ],
     }
 
 
-def _nodes_here(client: Client) -> list[str]:
-    """The nodes of this machine, where the session's file is.
+def _nodes_here(client: Client, *, durable: bool) -> tuple[list[str], bool]:
+    """The nodes of this machine, and whether there are no others.
 
     Raises:
-        ConflictError: none of them is.
+        ConflictError: none of them is, and the session must be on this machine.
     """
-    here = [node.name for node in client.nodes() if node.boot_id == boot_id()]
-    if not here:
+    nodes = client.nodes()
+    here = [node.name for node in nodes if node.boot_id == boot_id()]
+    if not here and (durable or not nodes):
         raise ConflictError(
             "no node of this HAL is on this machine", hint="open the session on a machine that is a node"
         )
-    return here
+    return here, len(here) == len(nodes)
+
+
+def _spread(client: Client, user: str) -> Spread:
+    from hal.client.sessions.machines import Spread  # most sessions are on one machine
+
+    spread = Spread(client)
+    spread.remove_left(user)
+    return spread
 
 
 def _want(worker: Job, count: int) -> None:
@@ -338,7 +381,7 @@ def _found(client: Client, found: SessionInfo, key: str, timeout: float) -> Open
         timeout: seconds to wait for its broker, if it is durable and its client has a key.
     """
     name = found.name
-    session = read_session_file(file_of(client, found))
+    session = file_of(client, found)
     if key and not session.journal:
         raise ConflictError(f"there is a session '{name}' already, which is not durable")
     broker, slots = client.job(found.broker), client.job(found.slots)
@@ -347,4 +390,9 @@ def _found(client: Client, found: SessionInfo, key: str, timeout: float) -> Open
     core = _connected(session, broker, timeout, key) if timeout else SessionCore(session, client=key)
     overseer = Overseer(session, Wanted(most - asked.get("extensions", 0), most), partial(_want, slots))
     overseer.begin(asked["array"].get("max_running", 0))
-    return OpenedSession(name, broker, slots, core, overseer)
+    forget_it = None
+    if asked.get("secrets"):
+        from hal.client.sessions.machines import Spread
+
+        forget_it = Spread(client, asked["secrets"][0]).remove
+    return OpenedSession(name, broker, slots, core, overseer, forget_it)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 import sys
 from functools import partial
 from pathlib import Path
@@ -20,7 +21,14 @@ from hal.runtime.exchange import make_exchange, make_waiting_directory, remove_e
 from hal.runtime.inheritance import confine_daemon
 from hal.runtime.interface import Address, Credentials, Runtime, TcpAddress, UnixAddress
 from hal.runtime.process import allow_many_connections, run_apart
-from hal.runtime.session_file import SessionFile, parse_address, read_session_file
+from hal.runtime.session_file import (
+    IN_SECRETS,
+    SESSION_FILE,
+    SessionFile,
+    parse_address,
+    private_directory,
+    read_session_file,
+)
 from hal.runtime.session_link import in_memory
 from hal.runtime.startup import EXIT_BAD_INPUT, EXIT_STORE
 from hal.wire.frames.sessions import SESSION_PAUSES, SESSIONS
@@ -29,6 +37,8 @@ EXIT_STOPPED: Final = 75
 """Of the broker of a durable session that was told to end: it is to be started again (EX_TEMPFAIL)."""
 READY: Final = "ready"
 """The line of a broker that listens."""
+OF_ITS_STEP: Final = ("HAL_SECRETS_DIR", "HAL_PORT_TASKS")
+"""Variables of its step that it reads."""
 LOOK_MS: Final = 250
 """How often it looks whether it still has clients."""
 
@@ -36,24 +46,27 @@ LOOK_MS: Final = 250
 def main(argv: list[str]) -> int:
     """Run the broker; returns the process's exit code."""
     parser = argparse.ArgumentParser(prog="hal-broker", description="hand the tasks of a session to its workers")
-    parser.add_argument("--session", type=Path, required=True, metavar="FILE", help="the session's file")
+    parser.add_argument("--session", required=True, metavar="FILE", help="the session's file")
     arguments = parser.parse_args(argv)
+    file = Path(os.path.expandvars(arguments.session))
     try:
-        session = read_session_file(arguments.session)
+        session = read_session_file(file)
         addresses = [_address(address) for address in session.listen]
     except HALError as error:
         print(printable(f"hal-broker: {error}"), file=sys.stderr)  # noqa: T201
         return EXIT_BAD_INPUT
     allow_many_connections()
 
+    directory = private_directory() if arguments.session.startswith(IN_SECRETS) else file.parent
+
     async def serve(runtime: Runtime) -> int:
-        return await _serve(runtime, arguments.session, session, addresses)
+        return await _serve(runtime, directory, session, addresses)
 
-    return run_apart("broker", arguments.session.parent, serve)
+    return run_apart("broker", directory, serve)
 
 
-async def _serve(runtime: Runtime, file: Path, session: SessionFile, addresses: list[Address]) -> int:
-    exchange = make_exchange(session.id, file.parent, kept=bool(session.journal))
+async def _serve(runtime: Runtime, directory: Path, session: SessionFile, addresses: list[Address]) -> int:
+    exchange = make_exchange(session.id, directory, kept=bool(session.journal))
     journal = runtime.open_directory(Path(session.journal)) if session.journal else None
     waiting = make_waiting_directory(session.id, file.parent)
     place = runtime.open_directory(waiting)
@@ -84,7 +97,7 @@ async def _serve(runtime: Runtime, file: Path, session: SessionFile, addresses: 
         if journal is not None:
             remove_exchange(Path(session.journal))
         if session.passing:
-            _clear(file, addresses)
+            _clear(directory, addresses)
     return 0
 
 
@@ -98,16 +111,16 @@ def _address(text: str) -> Address:
     return UnixAddress(place) if isinstance(place, Path) else TcpAddress(*place)
 
 
-def _clear(file: Path, addresses: list[Address]) -> None:
+def _clear(directory: Path, addresses: list[Address]) -> None:
     """Take away what the session had in the directory that was made for it."""
     sockets = [address.path for address in addresses if isinstance(address, UnixAddress)]
-    for path in (*sockets, file, file.parent / "broker.log"):
+    for path in (*sockets, *(directory / name for name in (SESSION_FILE, "broker.log"))):
         with contextlib.suppress(OSError):
             path.unlink()
     with contextlib.suppress(OSError):
-        file.parent.rmdir()
+        directory.rmdir()
 
 
 if __name__ == "__main__":
-    confine_daemon()
+    confine_daemon(keep=OF_ITS_STEP)
     sys.exit(main(sys.argv[1:]))

@@ -9,6 +9,7 @@ not come back for a while; 2 the file is not usable, 70 workers died again and a
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from functools import partial
 from pathlib import Path
@@ -18,7 +19,8 @@ from hal.core.model.errors import DeniedError, HALError, NotFoundError, SpecErro
 from hal.core.model.printable import printable
 from hal.daemons.worker.worker import EXIT_LEFT, Worker, open_session
 from hal.runtime.last_words import Death, LastWords
-from hal.runtime.session_file import SessionFile, read_session_file
+from hal.runtime.session_file import SessionFile, reached_at, read_session_file
+from hal.runtime.session_link import AwayError
 from hal.runtime.startup import EXIT_BAD_INPUT
 from hal.runtime.worker_process import keep_running, when_told_to_leave
 
@@ -30,16 +32,18 @@ EXIT_BROKEN: Final = 76
 def main(argv: list[str]) -> int:
     """Run the worker; returns the process's exit code."""
     parser = argparse.ArgumentParser(prog="hal-worker", description="run tasks of a session")
-    parser.add_argument("--session", type=Path, required=True, metavar="FILE", help="the session's file")
+    parser.add_argument("--session", required=True, metavar="FILE", help="the session's file")
+    parser.add_argument("--dial", default="", metavar="ADDRESS", help="where else its broker is reached")
     arguments = parser.parse_args(argv)
+    file = Path(os.path.expandvars(arguments.session))
     try:
-        session = read_session_file(arguments.session)
+        session = reached_at(read_session_file(file), arguments.dial)
     except NotFoundError as error:
         return _complain(error, EXIT_OVER)  # its broker has taken it away
     except HALError as error:
         return _complain(error, EXIT_BAD_INPUT)
     return keep_running(
-        partial(_run, arguments.session, session), final=(EXIT_OVER, EXIT_BAD_INPUT, EXIT_LEFT), told=EXIT_LEFT
+        partial(_run, file, session), final=(EXIT_OVER, EXIT_BAD_INPUT, EXIT_LEFT), told=EXIT_LEFT
     )
 
 
@@ -48,6 +52,8 @@ def _run(file: Path, session: SessionFile, words: LastWords, death: Death | None
         death = death._replace(how="its connection to the broker broke")
     try:
         link, opened = open_session(session, death)
+    except AwayError as error:
+        return _complain(error, EXIT_LEFT)
     except UnreachableError as error:
         return _complain(error, EXIT_LEFT if session.journal and file.exists() else EXIT_OVER)
     except (DeniedError, SpecError) as error:

@@ -1,0 +1,69 @@
+"""A program that uses a session, for the tests beside it; prints as JSON what it found."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+
+import hal
+
+
+def where(number: int) -> tuple[int, str]:
+    """The square of a number, and on which host this is."""
+    time.sleep(0.01)
+    return number * number, os.uname().nodename
+
+
+def spread(slots: int, name: str) -> None:
+    """Until tasks have run on all three hosts."""
+    with hal.connect() as client, client.session(slots=slots, cpus=1, memory="32MiB", name=name) as session:
+        hosts: set[str] = set()
+        right = True
+        while len(hosts) < 3:
+            found = list(session.map(where, range(100)))
+            right = right and [square for square, _ in found] == [number * number for number in range(100)]
+            hosts |= {host for _, host in found}
+        broker = client.service(name).endpoints[0].node
+    say({"hosts": sorted(hosts), "broker": broker, "right": right})
+
+
+def stay() -> None:
+    """Until somebody has found it, and used it."""
+    with hal.connect() as client, client.session(slots=1, cpus=1, memory="32MiB", name="found") as session:
+        sys.stdout.write("open\n")
+        sys.stdout.flush()
+        while session.numbers().done < 1:
+            time.sleep(0.05)
+    say({})
+
+
+def find() -> None:
+    """Use a session of that name from here."""
+    with hal.connect() as client:
+        session = client.find_session("found")
+        tasks = session.submit(pow, 2, 10).result()
+        say({"tasks": tasks})
+        os._exit(0)  # who opened it ends it
+
+
+def long() -> None:
+    """While a host is lost."""
+    with hal.connect() as client, client.session(slots=6, cpus=1, memory="32MiB", name="long") as session:
+        while len({host for _, host in session.map(where, range(100))}) < 3:
+            pass
+        futures = [session.submit(where, number) for number in range(3_000)]
+        sys.stdout.write("all\n")
+        sys.stdout.flush()
+        found = [future.result()[0] for future in futures]
+    say({"right": found == [number * number for number in range(3_000)]})
+
+
+def say(found: object) -> None:
+    sys.stdout.write(json.dumps(found) + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    {"spread": lambda: spread(6, "spread"), "stay": stay, "find": find, "long": long}[sys.argv[1]]()
