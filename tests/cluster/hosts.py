@@ -177,6 +177,10 @@ class Host:
                 return False
         return True
 
+    def memory_files(self, pattern: str) -> list[Path]:
+        """What is in its /dev/shm."""
+        return sorted(self._memory.glob(pattern))
+
     def client(self) -> Client:
         """A client of the controller on this host (its Unix socket is a file, which no namespace hides)."""
         return Client(Address(home=self.home))

@@ -60,10 +60,29 @@ def long() -> None:
     say({"right": found == [number * number for number in range(3_000)]})
 
 
+def large() -> None:
+    """Arguments, results and shared values over 1 MiB, on all hosts."""
+    hosts: set[str] = set()
+    right = True
+    with hal.connect() as client, client.session(slots=6, cpus=1, memory="64MiB", name="large") as session:
+        shared = session.put(bytes(range(256)) * 20_000)
+        while len(hosts) < 3:
+            given = [bytes([number]) * 3_000_000 for number in range(12)]
+            for number, (result, host) in enumerate(session.map(doubled, given, [shared] * 12)):
+                hosts.add(host)
+                right = right and result == bytes([number]) * 6_000_000 + bytes(range(256))
+    say({"right": right})
+
+
+def doubled(given: bytes, shared: bytes) -> tuple[bytes, str]:
+    time.sleep(0.05)
+    return given * 2 + shared[-256:], os.uname().nodename
+
+
 def say(found: object) -> None:
     sys.stdout.write(json.dumps(found) + "\n")
     sys.stdout.flush()
 
 
 if __name__ == "__main__":
-    {"spread": lambda: spread(6, "spread"), "stay": stay, "find": find, "long": long}[sys.argv[1]]()
+    {"spread": lambda: spread(6, "spread"), "stay": stay, "find": find, "long": long, "large": large}[sys.argv[1]]()

@@ -75,6 +75,15 @@ def test_a_session_is_opened_where_no_node_is(cluster: Cluster) -> None:
     until(lambda: not left(cluster), "the session has ended")
 
 
+def test_large_payloads_travel_between_hosts(cluster: Cluster) -> None:
+    """Whether the client is where the broker is, or not; nothing of them is left on any host."""
+    for host in (cluster.head, elsewhere(cluster)):
+        assert said(program(host, "large")) == {"right": True}
+        until(lambda: not left(cluster), "the session has ended")
+        for each in cluster.network.hosts:
+            until(lambda one=each: not one.memory_files("hal-session-*"), f"{each.name} keeps files of it")
+
+
 def test_a_host_that_disappears_loses_no_task(cluster: Cluster) -> None:
     """Its tasks run elsewhere, in order and once in the results."""
     opened = program(cluster.head, "long")

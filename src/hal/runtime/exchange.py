@@ -18,7 +18,7 @@ import time
 from collections.abc import Sequence
 from itertools import count, islice
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from hal.core.model.errors import ConflictError
 from hal.runtime.privacy import is_private
@@ -165,11 +165,7 @@ class Exchange:
             OSError: there is no room for it, among others.
         """
         size = sum(memoryview(piece).nbytes for piece in pieces)
-        room = os.statvfs(self._path)
-        if size > room.f_bavail * room.f_frsize // SPARE:
-            raise OSError(
-                errno.ENOSPC, f"a payload of {size} bytes needs more than half of what is free", str(self._path)
-            )
+        check_room(self._path, size)
         name = f"c{client}-{self._writer}-{next(self._numbers)}"
         path = self._path / name
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -180,7 +176,7 @@ class Exchange:
         except OSError:
             path.unlink()
             raise
-        return _HEAD.pack(MARK, size) + name.encode()
+        return payload_of(name, size)
 
     def read(self, payload: Bytes, *, last: bool = False) -> memoryview:
         """Map the file that a payload stands for; what is written to the map is seen by nobody else.
@@ -190,31 +186,101 @@ class Exchange:
         Raises:
             OSError: it is not there, or not of this user or size.
         """
-        path, size = self._named(payload)
-        fd = open_regular(path)
-        try:
-            info = os.fstat(fd)
-            if info.st_uid != os.geteuid() or info.st_size != size or not size:
-                raise OSError(errno.EPERM, f"not the file of {size} bytes that was written for this session", str(path))
-            mapped = mmap.mmap(fd, size, mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_WRITE)
-        finally:
-            os.close(fd)
+        name, size = named(payload)
+        mapped = map_file(self._path / name, size)
         if last:
-            path.unlink(missing_ok=True)
-        return memoryview(mapped)
+            (self._path / name).unlink(missing_ok=True)
+        return mapped
+
+    def read_shared(self, payload: Bytes) -> memoryview:
+        """The same of a value for many tasks."""
+        return self.read(payload)
+
+    def forget(self, payload: Bytes) -> None:
+        """Who has written it removes it."""
+
+    def close(self) -> None:
+        """There is nothing to close."""
 
     def remove(self, payload: Bytes) -> None:
         """Remove the file that a payload stands for."""
         with contextlib.suppress(OSError):
-            self._named(payload)[0].unlink()
+            (self._path / named(payload)[0]).unlink()
 
-    def _named(self, payload: Bytes) -> tuple[Path, int]:
-        data = bytes(payload)
-        _, size = _HEAD.unpack_from(data)
-        name = data[_HEAD.size :].decode()
-        if not name.replace("-", "").isalnum() or len(name) > MAX_NAME:
-            raise OSError(errno.EINVAL, "not the name of a file of a session", name)
-        return self._path / name, size
+
+class AnyExchange(Protocol):
+    """How a process sees the payloads of its session: see `Exchange`, and `RemoteExchange` on other machines."""
+
+    def write(self, pieces: Sequence[Bytes], client: int) -> bytes: ...
+
+    def read(self, payload: Bytes, *, last: bool = False) -> memoryview: ...
+
+    def read_shared(self, payload: Bytes) -> memoryview: ...
+
+    def forget(self, payload: Bytes) -> None: ...
+
+    def remove(self, payload: Bytes) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def map_file(path: Path, size: int) -> memoryview:
+    """Map a payload's file; what is written to the map is seen by nobody else.
+
+    Raises:
+        OSError: it is not there, or not of this user or size.
+    """
+    fd = open_regular(path)
+    try:
+        info = os.fstat(fd)
+        if info.st_uid != os.geteuid() or info.st_size != size or not size:
+            raise OSError(errno.EPERM, f"not the file of {size} bytes that was written for this session", str(path))
+        return map_whole(fd, size)
+    finally:
+        os.close(fd)
+
+
+def map_whole(fd: int, size: int) -> memoryview:
+    """Map an open file of this size."""
+    return memoryview(mmap.mmap(fd, size, mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_WRITE))
+
+
+def check_room(directory: Path, size: int) -> None:
+    """Check that a payload of so many bytes leaves room for others.
+
+    Raises:
+        OSError: it does not.
+    """
+    room = os.statvfs(directory)
+    if size > room.f_bavail * room.f_frsize // SPARE:
+        raise OSError(errno.ENOSPC, f"a payload of {size} bytes needs more than half of what is free", str(directory))
+
+
+def payload_of(name: str, size: int) -> bytes:
+    """What stands for a file."""
+    return _HEAD.pack(MARK, size) + name.encode()
+
+
+def named(payload: Bytes) -> tuple[str, int]:
+    """Name and size of the file that a payload stands for.
+
+    Raises:
+        OSError: it names none.
+    """
+    data = bytes(payload)
+    _, size = _HEAD.unpack_from(data)
+    return check_name(data[_HEAD.size :].decode()), size
+
+
+def check_name(name: str) -> str:
+    """Return the name of a payload's file itself.
+
+    Raises:
+        OSError: it is not one.
+    """
+    if not name.replace("-", "").isalnum() or len(name) > MAX_NAME:
+        raise OSError(errno.EINVAL, "not the name of a file of a session", name)
+    return name
 
 
 def open_exchange(directory: str, place: str, writer: str) -> Exchange | None:

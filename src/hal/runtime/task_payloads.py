@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from hal.core.model.errors import HALError
-from hal.runtime.exchange import MARK, Exchange
+from hal.runtime.exchange import MARK, AnyExchange
 from hal.wire.frames.sessions import MAX_INLINE_BYTES
 
 PROTOCOL: Final = 5
@@ -47,7 +47,7 @@ class PayloadTooLargeError(HALError):
     code = "payload-too-large"
 
 
-def encode_value(value: Any, exchange: Exchange | None = None, client: int = 0) -> bytes:
+def encode_value(value: Any, exchange: AnyExchange | None = None, client: int = 0) -> bytes:
     """Encode a value.
 
     Args:
@@ -99,12 +99,13 @@ def encode_function(function: Any) -> bytes:
     return _by_value(function, None)
 
 
-def decode_value(data: Bytes, exchange: Exchange | None = None, *, last: bool = False) -> Any:
+def decode_value(data: Bytes, exchange: AnyExchange | None = None, *, last: bool = False, shared: bool = False) -> Any:
     """Decode a value; its buffers are views into `data`, or into the file.
 
     Args:
         exchange: where large ones are.
         last: remove the file.
+        shared: other processes of this machine need it, too.
     Raises: what unpickling it raises, of any type; OSError of the file.
     """
     if data[0] > MARK:
@@ -112,7 +113,7 @@ def decode_value(data: Bytes, exchange: Exchange | None = None, *, last: bool = 
     if data[0] == MARK:
         if exchange is None:
             raise PayloadTooLargeError("a value in a file, and no directory of such files")
-        data = exchange.read(data, last=last)
+        data = exchange.read_shared(data) if shared else exchange.read(data, last=last)
         if data[0] != BUFFERS:
             return pickle.loads(data)
     view = memoryview(data)

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +21,14 @@ from msgspec.structs import replace
 
 from hal.client.session import SessionLost, open_session
 from hal.core.model.errors import DeniedError, SpecError, UnreachableError
+from hal.runtime.remote_exchange import RemoteExchange
 from hal.runtime.session_certificates import over_network
+from hal.runtime.session_exchange import connect_for_payloads
 from hal.runtime.session_file import SessionFile, new_session_file, parse_address, read_session_file, write_session_file
 from hal.runtime.session_link import in_memory
 from hal.wire.codec import encode
-from hal.wire.frames.sessions import OpenSession
+from hal.wire.frames.hello import Goodbye
+from hal.wire.frames.sessions import AskFile, FilePiece, FileStored, OpenSession
 from hal.wire.roles import Role
 from hal.wire.strangers import MAX_STRANGERS
 from tests.client.sessions.processes import WAIT_S, Processes, free_port, now_ms, processes
@@ -194,3 +198,72 @@ def test_losing_the_broker_loses_the_session() -> None:
         started.broker.kill()
         with pytest.raises(SessionLost):
             future.result(WAIT_S)
+
+
+LARGE = 5_000_001
+
+
+def remote(running: Processes, writer: str) -> RemoteExchange:
+    """As a process of another machine would have it."""
+    return RemoteExchange(running.session.id, writer, partial(connect_for_payloads, running.session))
+
+
+def at_broker(running: Processes) -> list[str]:
+    return sorted(file.name for file in Path(f"/dev/shm/hal-session-{running.session.id}").glob("c*"))
+
+
+def test_large_payloads_go_to_other_machines_in_pieces(running: Processes) -> None:
+    """There and back, in several parts; what nobody needs any more is gone."""
+    one, other = remote(running, "one"), remote(running, "other")
+    data = os.urandom(LARGE)
+    payload = one.write([data[:3], memoryview(data)[3:2_000_000], data[2_000_000:]], 77)
+    assert at_broker(running) == ["c77-one-1"]
+    assert bytes(other.read(payload)) == data
+    assert bytes(other.read(payload, last=True)) == data
+    with pytest.raises(OSError, match="No such file"):
+        other.read(payload)
+    assert bytes(other.read(one.write([data], 77), last=True)) == data  # the connection goes on
+    one.close()
+    other.close()
+
+
+def test_a_value_for_many_tasks_is_sent_to_each_machine_once(running: Processes) -> None:
+    """What was sent stays until it is forgotten, and the directory until all have left."""
+    one, other = remote(running, "one"), remote(running, "other")
+    data = os.urandom(LARGE)
+    payload = one.write([data], 78)
+    assert bytes(one.read_shared(payload)) == data
+    other._connect = None  # type: ignore[assignment]  # it needs no connection
+    assert bytes(other.read_shared(payload)) == data
+    here = Path(f"/dev/shm/hal-session-{running.session.id}n")
+    assert (here / "c78-one-1").stat().st_size == LARGE
+    other.forget(payload)
+    assert not (here / "c78-one-1").exists()
+    other.close()
+    assert here.exists()
+    one.remove(payload)
+    one.close()
+    assert not here.exists()
+
+
+@pytest.mark.parametrize("name", ["../c1-a-1", "broker.lock", "c1/a"])
+def test_no_other_file_is_asked_for(running: Processes, name: str) -> None:
+    link = connect_for_payloads(running.session)
+    link.send(AskFile(name=name))
+    assert all(isinstance(frame, Goodbye) for frame in link.receive())
+    link.close()
+
+
+def test_a_payload_that_is_not_what_was_announced_is_refused(running: Processes) -> None:
+    """And nothing of it stays."""
+    link = connect_for_payloads(running.session)
+    link.send(FilePiece(name="c79-x-1", size=4, data=b"12345", more=True))
+    assert all(isinstance(frame, Goodbye) for frame in link.receive())
+    link.close()
+    link = connect_for_payloads(running.session)
+    link.send(FilePiece(name="c79-x-1", size=1 << 52, data=b"1"))
+    (answer,) = link.receive()
+    assert isinstance(answer, FileStored)
+    assert "more than half of what is free" in answer.error
+    link.close()
+    assert at_broker(running) == []

@@ -61,12 +61,12 @@ def show(screen: Screen, name: str, watch: bool) -> None:
     It asks the broker, on its machine."""
     from hal.cli.jobs.session_view import render_session
     from hal.client.sessions.failures import failures_of
-    from hal.client.sessions.listing import address_of, my_session, view_of
+    from hal.client.sessions.listing import file_of, my_session, view_of
 
     def render() -> None:
         found = my_session(screen.client, name)
         view = view_of(screen.client, found)
-        screen.show(view, lambda: render_session(screen, view, failures_of(address_of(screen.client, found))))
+        screen.show(view, lambda: render_session(screen, view, failures_of(file_of(screen.client, found))))
 
     if watch and not screen.plain and screen.out.isatty():
         _watch(screen, render)
@@ -116,9 +116,9 @@ def failures(screen: Screen, name: str, tag: str, function: str, limit: int, bri
     ran for too long, and what was lost with its workers. The broker keeps 1,000."""
     from hal.cli.jobs.session_view import render_failures
     from hal.client.sessions.failures import failures_of
-    from hal.client.sessions.listing import address_of, my_session
+    from hal.client.sessions.listing import file_of, my_session
 
-    found = failures_of(address_of(screen.client, my_session(screen.client, name)), tag, function)[:limit]
+    found = failures_of(file_of(screen.client, my_session(screen.client, name)), tag, function)[:limit]
 
     def render() -> None:
         if found:

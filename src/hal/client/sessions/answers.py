@@ -13,7 +13,7 @@ from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from hal.client.sessions.errors import BY_STATUS, TaskError
-from hal.runtime.exchange import MARK, Exchange
+from hal.runtime.exchange import MARK, AnyExchange
 from hal.runtime.task_context import waiting
 from hal.runtime.task_payloads import decode_error, decode_value
 from hal.wire.frames.sessions import TaskResults, TaskStatus
@@ -241,7 +241,7 @@ class RecoveredBlock:
             future.end(error=error)
 
 
-def values_of(frame: TaskResults, exchange: Exchange | None) -> Iterator[Any]:
+def values_of(frame: TaskResults, exchange: AnyExchange | None) -> Iterator[Any]:
     """Yield the results, in order.
 
     Raises: the exception of the first task that failed, where it is its turn.

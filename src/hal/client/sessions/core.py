@@ -22,8 +22,9 @@ from hal.client.sessions.errors import SessionLost
 from hal.client.sessions.labels import function_name
 from hal.client.sessions.reconnection import Reconnection
 from hal.core.model.errors import HALError, UnreachableError, error_from_code
-from hal.runtime.exchange import MARK, open_exchange, size_of
+from hal.runtime.exchange import MARK, size_of
 from hal.runtime.frame_link import FrameLink
+from hal.runtime.session_exchange import payload_exchange
 from hal.runtime.session_file import SessionFile, check_session
 from hal.runtime.session_link import dial_broker
 from hal.runtime.shared_values import note_used, take_used
@@ -158,7 +159,7 @@ class SessionCore:
         self._initializer, self._arguments = initializer, arguments
         self._key = f"{session.id}/{opened.number}"
         self.number = opened.number
-        self.exchange = open_exchange(opened.directory, opened.place, "a")
+        self.exchange = payload_exchange(session, opened, "a")
         """For what is larger than a frame."""
         self._window_tasks = opened.window_tasks
         self._window_bytes = opened.window_bytes

@@ -20,6 +20,7 @@ from hal.planes.sessions.serving import BrokerService, SessionTerms
 from hal.runtime.exchange import make_exchange, make_waiting_directory, remove_exchange, remove_files_of, token_of
 from hal.runtime.inheritance import confine_daemon
 from hal.runtime.interface import Address, Credentials, Runtime, TcpAddress, UnixAddress
+from hal.runtime.payload_files import PayloadFiles
 from hal.runtime.process import allow_many_connections, run_apart
 from hal.runtime.session_file import (
     IN_SECRETS,
@@ -68,9 +69,10 @@ def main(argv: list[str]) -> int:
 async def _serve(runtime: Runtime, directory: Path, session: SessionFile, addresses: list[Address]) -> int:
     exchange = make_exchange(session.id, directory, kept=bool(session.journal))
     journal = runtime.open_directory(Path(session.journal)) if session.journal else None
-    waiting = make_waiting_directory(session.id, file.parent)
+    waiting = make_waiting_directory(session.id, directory)
     place = runtime.open_directory(waiting)
-    terms = SessionTerms(session.id, session.token, str(exchange), journal, token_of(exchange), waiting=place)
+    files = PayloadFiles(exchange)
+    terms = SessionTerms(session.id, session.token, str(exchange), journal, token_of(exchange), files, waiting=place)
     service = BrokerService(runtime, terms, partial(remove_files_of, exchange))
     try:
         await service.restore()

@@ -24,9 +24,10 @@ from hal.core.model.errors import HALError, UnreachableError, error_from_code
 from hal.daemons.worker.baton import Baton
 from hal.daemons.worker.runners import Runners
 from hal.runtime.commands import end_commands
-from hal.runtime.exchange import MARK, open_exchange
+from hal.runtime.exchange import MARK
 from hal.runtime.frame_link import FrameLink
 from hal.runtime.last_words import Death
+from hal.runtime.session_exchange import payload_exchange
 from hal.runtime.session_file import SessionFile
 from hal.runtime.session_link import dial_broker
 from hal.runtime.shared_values import resolve_with
@@ -166,7 +167,9 @@ class Worker:
     def __init__(self, link: Link, opened: SessionOpened, session: SessionFile) -> None:
         self._link = link
         self.number = opened.number
-        self._exchange = open_exchange(opened.directory, opened.place, f"w{opened.number}")
+        self._exchange = payload_exchange(session, opened, f"w{opened.number}")
+        self._shared: dict[int, bytes] = {}
+        """Values for many tasks that are files."""
         self._runs: deque[_Run | StoreObject | DropObjects] = deque()
         """What has arrived, in order."""
         self._values: dict[int, Any] = {}
@@ -205,6 +208,8 @@ class Worker:
         keep_surroundings()
         threading.Thread(target=self._watch, name="hal-watcher", daemon=True).start()
         self._work()
+        if self._exchange is not None:
+            self._exchange.close()
         return self._in_order
 
     def _work(self) -> None:
@@ -278,6 +283,8 @@ class Worker:
                     for ref in frame.refs:
                         for kept in (self._objects, self._functions, self._values):
                             kept.pop(ref, None)
+                        if (payload := self._shared.pop(ref, None)) is not None and self._exchange is not None:
+                            self._exchange.forget(payload)
 
     def _wait_for_arrivals(self) -> None:
         while not self._runs:
@@ -468,7 +475,10 @@ class Worker:
                 raise HALError(
                     f"the shared value {ref} belongs to another client", hint="put it into the session it is for"
                 )
-            self._values[ref] = decode_value(b"".join(self._objects[ref]), self._exchange)
+            data = b"".join(self._objects[ref])
+            if data[0] == MARK:
+                self._shared[ref] = data
+            self._values[ref] = decode_value(data, self._exchange, shared=True)
         return self._values[ref]
 
     def _flush(self, run: _Run) -> None:

@@ -11,11 +11,13 @@ from hal.core.interfaces.directory import Directory
 from hal.core.model.errors import DeniedError, HALError, SpecError
 from hal.planes.sessions.broker import LATE_MS, Broker
 from hal.planes.sessions.durable import DurableClient, DurableClients
+from hal.planes.sessions.files import serve_files
 from hal.planes.sessions.journal import COMPACT_BYTES, Journal
 from hal.planes.sessions.outflow import FlowBounds, Outflow
 from hal.planes.sessions.slots import Slot
 from hal.planes.sessions.spill import Spill
 from hal.runtime.interface import Connection, Runtime
+from hal.runtime.payload_files import PayloadFiles
 from hal.wire.agree import agree_version
 from hal.wire.frames.conversation import WIRE_VERSION, Frame
 from hal.wire.frames.hello import Goodbye
@@ -63,6 +65,8 @@ class SessionTerms(NamedTuple):
     """Of a durable session."""
     place: str = ""
     """What the file `broker.lock` in the directory for payloads says."""
+    files: PayloadFiles | None = None
+    """Of that directory, for processes of other machines."""
     waiting: Directory | None = None
     """For what waits for processes that read slowly; None: all of it is kept in memory."""
     flow: FlowBounds = FlowBounds()
@@ -143,7 +147,10 @@ class BrokerService:
         hello = await self._opened(connection)
         self._connections[connection] = None
         try:
-            if hello.role is Role.CLIENT and hello.client and self._durable is not None:
+            if hello.files and self._terms.files is not None:
+                connection.send_nowait(self._welcome(0))
+                await serve_files(connection, self._terms.files)
+            elif hello.role is Role.CLIENT and hello.client and self._durable is not None:
                 await self._serve_durable(connection, hello.client, self._durable)
             elif hello.role is Role.CLIENT:
                 await self._serve_client(connection, hello.worker)

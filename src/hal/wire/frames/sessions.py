@@ -62,6 +62,7 @@ Statuses = Annotated[bytes, Meta(max_length=MAX_BLOCK_TASKS)]
 Payload = Annotated[bytes, Meta(max_length=MAX_PAYLOAD_BYTES)]
 Piece = Annotated[bytes, Meta(max_length=MAX_INLINE_BYTES)]
 Index = Annotated[int, Meta(ge=0, le=MAX_BLOCK_TASKS)]
+FileName = Annotated[str, Meta(min_length=1, max_length=64, pattern="^[A-Za-z0-9-]+$")]
 Needs = Annotated[tuple[Count, ...], Meta(max_length=MAX_NEEDS)]
 Attempts = Annotated[int, Meta(ge=1, le=MAX_ATTEMPTS)]
 Priority = Annotated[int, Meta(ge=-MAX_PRIORITY, le=MAX_PRIORITY)]
@@ -107,6 +108,8 @@ class OpenSession(Frame, frozen=True, kw_only=True):
     """Of a client of a durable session: a key of its own, with which it comes back."""
     worker: Count = 0
     """Of a client that is a worker's, for tasks that its tasks submit: the worker's number."""
+    files: bool = False
+    """Over this connection only payloads over 1 MiB travel: `AskFile`, `FilePiece`, `DropFiles`."""
     task: Count = 0
     """Of a worker: the task of the session's job that it is. Those with the highest numbers are retired first."""
     former: Count = 0
@@ -132,7 +135,39 @@ class SessionOpened(Frame, frozen=True, kw_only=True):
     directory: Text = ""
     """Where payloads over 1 MiB are exchanged as files, on the broker's node; empty: nowhere."""
     place: Text = ""
-    """What the file `broker.lock` there says: who reads this there is on the broker's machine. Others exchange none."""
+    """What the file `broker.lock` there says: who reads this there is on the broker's machine. Others ask for
+    them and send them over connections of their own (`files`)."""
+
+
+class AskFile(Frame, frozen=True, kw_only=True):
+    """To the broker: send a payload. The answer is a `FilePiece` for each of its pieces, or a `FileStored` with what
+    went wrong."""
+
+    name: FileName
+
+
+class FilePiece(Frame, frozen=True, kw_only=True):
+    """The next piece of a payload over 1 MiB, in either direction. The answer to the last one that a broker gets is a
+    `FileStored`."""
+
+    name: FileName
+    size: Count
+    """Of the whole payload, in bytes."""
+    data: Piece
+    more: bool = False
+    """More pieces follow."""
+
+
+class FileStored(Frame, frozen=True, kw_only=True):
+    """From the broker: it has the whole payload, or something went wrong."""
+
+    error: Text = ""
+
+
+class DropFiles(Frame, frozen=True, kw_only=True):
+    """To the broker: nobody needs these payloads any more."""
+
+    names: Annotated[tuple[FileName, ...], Meta(max_length=MAX_NEEDS)]
 
 
 class StoreObject(Frame, frozen=True, kw_only=True):
@@ -411,6 +446,10 @@ class RetireSlots(Frame, frozen=True, kw_only=True):
 SessionFrame = (
     OpenSession
     | SessionOpened
+    | AskFile
+    | FilePiece
+    | FileStored
+    | DropFiles
     | StoreObject
     | DropObjects
     | SubmitTasks
