@@ -160,7 +160,7 @@ def test_what_a_session_does_not_know_is_refused(live: LiveHal) -> None:
 
 def test_the_example_of_the_page_works(live: LiveHal, tmp_path: Path) -> None:
     """docs/sessions.md, as a script: its functions travel by value."""
-    (example,) = [block for block in blocks("docs/sessions.md", "python") if "client.session(" in block]
+    example = next(block for block in blocks("docs/sessions.md", "python") if "client.session(" in block)
     (tmp_path / "squares.py").write_text(example)
     ran = subprocess.run(
         [sys.executable, str(tmp_path / "squares.py")],
