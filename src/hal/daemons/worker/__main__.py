@@ -42,9 +42,7 @@ def main(argv: list[str]) -> int:
         return _complain(error, EXIT_OVER)  # its broker has taken it away
     except HALError as error:
         return _complain(error, EXIT_BAD_INPUT)
-    return keep_running(
-        partial(_run, file, session), final=(EXIT_OVER, EXIT_BAD_INPUT, EXIT_LEFT), told=EXIT_LEFT
-    )
+    return keep_running(partial(_run, file, session), final=(EXIT_OVER, EXIT_BAD_INPUT, EXIT_LEFT), told=EXIT_LEFT)
 
 
 def _run(file: Path, session: SessionFile, words: LastWords, death: Death | None) -> int:
