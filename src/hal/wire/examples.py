@@ -88,6 +88,7 @@ from hal.wire.frames.joining import (
 )
 from hal.wire.frames.sessions import (
     AcknowledgeResults,
+    AskFailures,
     AskFile,
     AskNumbers,
     CancelTasks,
@@ -102,11 +103,13 @@ from hal.wire.frames.sessions import (
     RecallTasks,
     RetireSlots,
     RunTasks,
+    SessionFailures,
     SessionNumbers,
     SessionOpened,
     SlotNumbers,
     StoreObject,
     SubmitTasks,
+    TaskFailure,
     TaskGoesOn,
     TaskResults,
     TasksCancelled,
@@ -342,6 +345,24 @@ EXAMPLES: tuple[Frame, ...] = (
         slots=1,
         latencies=(1_000, 150, 50),
         each=(SlotNumbers(name="n1:77", task=1, held=4, done=1_200, busy_us=900_000, since_ms=60_000, silent_ms=0),),
+    ),
+    AskFailures(tag="night", function="fit"),
+    SessionFailures(
+        failures=(
+            TaskFailure(
+                task=17,
+                client=3,
+                function="models.fit",
+                tags=("night",),
+                status=TaskStatus.QUARANTINED,
+                attempts=3,
+                worker="n1:4711",
+                slot=2,
+                ago_ms=1_500,
+                payload=b"killed by signal 9",
+            ),
+        ),
+        ever=1,
     ),
     RetireSlots(keep=1),
 )
