@@ -116,6 +116,7 @@ from hal.wire.frames.sessions import (
     TasksDone,
     TasksReceived,
     TasksReturned,
+    TaskStatus,
     TaskWaits,
 )
 from hal.wire.roles import Role
