@@ -1,5 +1,5 @@
 """Sessions as jobs of a HAL of one node of two cores: from opening to the first result, growth, and how long a batch
-job waits while a session with two slots runs flat out.
+job waits while a session with two slots runs flat out. And `true` as command tasks, beside an array of it in turn.
 
 Prints JSON lines: `python benchmarks/session_jobs.py [--rounds N]`.
 """
@@ -14,10 +14,14 @@ import hal
 from _private_hal import private_hal, say
 from hal.client.sessions.opening import OpenedSession
 from hal.client.sync_client import Client
+from hal.runtime.commands import run_command
 
 TARGET_OPEN_S = 0.5
 TARGET_START_S = 5.0
+TARGET_COMMANDS = 0.9
 TASKS = 200_000
+COMMANDS = 2_000
+TRUE = ["/bin/true"]
 LOOK_S = 0.005
 
 
@@ -33,6 +37,11 @@ def main() -> None:
         say("session-makes-room", statistics.median(started), "s", TARGET_START_S, higher=False,
             worst=round(max(started), 3))  # fmt: skip
         say("session-grows-again", statistics.median(back), "s", worst=round(max(back), 3))
+        rates, arrays = zip(*[commands_beside_an_array(client) for _ in range(rounds)], strict=True)
+        say("session-commands", statistics.median(rates), "commands/s")
+        ratios = [one / other for one, other in zip(rates, arrays, strict=True)]
+        say("session-commands-to-array", statistics.median(ratios), "times", TARGET_COMMANDS,
+            worst=round(min(ratios), 2), array=round(statistics.median(arrays)))  # fmt: skip
 
 
 def first_result_s(client: Client) -> float:
@@ -64,6 +73,20 @@ def makes_room(client: Client) -> tuple[float, float, float]:
         session.shutdown(cancel_futures=True)
     session.slots.wait()
     return grown, (info.start_ms - info.submit_ms) / 1_000, back
+
+
+def commands_beside_an_array(client: Client) -> tuple[float, float]:
+    """Processes a second: as command tasks of a session with two slots, and as an array of two at a time."""
+    with client.session(slots=2, cpus=1, memory="64MiB") as session:
+        wait_for_slots(session, 2)
+        list(session.map(run_command, [TRUE] * 100))
+        began = time.perf_counter()
+        assert all(not end.exit_code for end in session.map(run_command, [TRUE] * COMMANDS))
+        ours = COMMANDS / (time.perf_counter() - began)
+    session.slots.wait()
+    began = time.perf_counter()
+    client.submit(TRUE, array=COMMANDS).wait()
+    return ours, COMMANDS / (time.perf_counter() - began)
 
 
 def spin(number: int) -> int:

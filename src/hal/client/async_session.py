@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar
 
 from hal.client.session import Session, open_session
+from hal.runtime.commands import CommandEnd, run_command
 from hal.runtime.session_file import SessionFile
 from hal.runtime.shared_values import SharedValue
 
@@ -48,6 +49,10 @@ class AsyncSession:
         if self.session.accepts_now:
             return asyncio.wrap_future(self.session.submit(fn, *args, **kwargs))
         return asyncio.wrap_future(await asyncio.to_thread(self.session.submit, fn, *args, **kwargs))
+
+    async def command(self, argv: Sequence[str | bytes]) -> asyncio.Future[CommandEnd]:
+        """As `Session.command`; returns once the task is accepted."""
+        return await self.submit(run_command, list(argv))
 
     def map(
         self,

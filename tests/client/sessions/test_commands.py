@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import time
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from hal.client.async_session import aopen_session
 from hal.client.session import CommandEnd, Session, TaskTimeoutError
 from hal.runtime.commands import MAX_OUTPUT_BYTES, run_command
 from tests.client.sessions.processes import Processes, processes
@@ -36,6 +38,16 @@ def test_a_command_is_a_task(session: Session) -> None:
     assert session.command(shell).result(WAIT_S) == CommandEnd(3, b"out\n", b"no\n")
     assert session.command(["/bin/sh", "-c", "kill -9 $$"]).result(WAIT_S).exit_code == -9
     assert session.command(["cat"]).result(WAIT_S) == CommandEnd(0, b"", b"")
+
+
+def test_commands_are_awaited(running: Processes) -> None:
+    """With asyncio."""
+
+    async def echo() -> CommandEnd:
+        async with await aopen_session(running.file) as session:
+            return await (await session.command(["echo", "1"]))
+
+    assert asyncio.run(echo()) == CommandEnd(0, b"1\n", b"")
 
 
 def test_many_commands_run_in_order(session: Session) -> None:

@@ -124,6 +124,21 @@ def sleep_long() -> None:
     time.sleep(1_000)
 
 
+def test_a_map_keeps_what_its_function_uses(session: Session) -> None:
+    """It is replaced while nothing is under way, nobody else has the function, and not all was sent."""
+    shared = session.put(1)
+    results = session.map(lambda number: number + shared, range(WINDOW))
+    assert next(results) == 1
+    deadline_s = time.monotonic() + WAIT_S
+    while session._core._unanswered:
+        assert time.monotonic() < deadline_s
+        time.sleep(0.01)
+    session.update(shared, 2)
+    gc.collect()
+    assert session.submit(lambda number: number + shared, 1).result(WAIT_S) == 3
+    assert sum(results) == sum(range(WINDOW + 1)) - 1
+
+
 def test_the_example(running: Processes) -> None:
     """It prints the sum."""
     argv = [sys.executable, str(EXAMPLE), str(running.file), "1001"]

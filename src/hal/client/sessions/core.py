@@ -539,6 +539,8 @@ class SessionCore:
         self._send(frame)
 
     def _drop(self, refs: list[int]) -> None:
+        if self.lost is not None:  # or the connection is that of the process which this one was forked from
+            return
         if self._durable is not None:
             for ref in refs:
                 self._durable.objects.pop(ref, None)

@@ -17,6 +17,7 @@ from hal.client.sessions.core import Options, SessionCore
 from hal.runtime.exchange import MARK, size_of
 from hal.runtime.shared_values import take_used
 from hal.runtime.task_context import waiting
+from hal.runtime.task_payloads import encode_value
 from hal.wire.frames.sessions import TaskResults, TaskStatus
 
 if TYPE_CHECKING:
@@ -47,6 +48,8 @@ class TaskMap:
         title: of the line that shows how far it is; None: nothing is shown.
         """
         self._core = core
+        self._function = function
+        """What it uses is kept as long as somebody has it."""
         self._stored = core.hold(function)
         self._items = zip(*iterables, strict=False)
         self._options = options
@@ -139,10 +142,10 @@ class TaskMap:
         """Encode the items of the next block."""
         parts: list[bytes] = []
         size, since = 0, 0.0
-        clock, encode = time.perf_counter, self._core.encode
+        clock, exchange, client = time.perf_counter, self._core.exchange, self._core.number
         try:
             for item in self._items:
-                data = encode(item)
+                data = encode_value(item, exchange, client)
                 parts.append(data)
                 size += len(data)
                 if data[0] == MARK:

@@ -409,7 +409,7 @@ class Worker:
         now = time.perf_counter
         run.since = run.ended = now()
         timeout_s = run.frame.timeout_ms / 1_000
-        baton, loads = self._baton, pickle.loads
+        baton, loads, done = self._baton, pickle.loads, TaskStatus.DONE
         set_depth(run.frame.depth)
         try:
             function = self._function(run.frame.function)
@@ -434,7 +434,7 @@ class Worker:
                 if self._forked:
                     os._exit(0)  # a child of the task's own came back here
                 data = encode_value(value, exchange, client)
-                results.append((TaskStatus.DONE, data))
+                results.append((done, data))
             except BaseException as error:
                 if self._forked:
                     os._exit(1)
