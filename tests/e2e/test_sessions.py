@@ -15,6 +15,7 @@ import pytest
 from hal.client.addresses.address import Address
 from hal.client.async_client import AsyncClient
 from hal.client.job import Job
+from hal.client.session import SessionLost
 from hal.core.model import ConflictError, NotFoundError, SpecError, TaskState
 from tests.e2e.conftest import LiveHal, new_home, until
 from tests.e2e.session_tasks import napping
@@ -103,14 +104,16 @@ def test_a_session_is_found_by_name_and_shown(live: LiveHal) -> None:
         with pytest.raises(NotFoundError, match="no session 'fat'"):
             client.find_session("fat")
         with live.client() as second:
-            other = second.find_session("fit")
-            assert other.submit(pow, 2, 3).result() == 8
-            assert other.numbers().clients >= 3
+            with second.find_session("fit") as other:
+                assert other.submit(pow, 2, 3).result() == 8
+                until(lambda: other.numbers().clients == 2, "its clients are counted wrongly")
+            until(lambda: session.numbers().clients == 1, "who has left is counted")
         (listed,) = json.loads(live.run("sessions", "-o", "json", check=True).out)
         assert (listed["name"], listed["broker"], listed["most"]) == ("fit", session.broker.id, 1)
         assert "fit" in live.run("sessions", check=True).out
         shown = json.loads(live.run("session", "show", "fit", "-o", "json", check=True).out)
         assert (shown["done"], shown["unanswered"], len(shown["slots"])) == (4, 0, 1)
+        assert (shown["clients"], shown["uptime_s"] > 0) == (1, True)
         assert sum(shown["within_ms"].values()) == 4
         assert "4 done" in live.run("session", "show", "fit", check=True).out
         assert live.run("session", "failures", "fit", check=True).out == ""
@@ -124,6 +127,24 @@ def test_a_session_is_found_by_name_and_shown(live: LiveHal) -> None:
             printed = live.run("session", "metrics", *named, check=True).out
             assert 'hal_session_tasks_total{session="fit",user="' in printed
     assert live.run("session", "show", "fit").code != 0
+
+
+def test_a_name_is_free_after_the_end(live: LiveHal) -> None:
+    with live.client() as client:
+        for number in range(3):
+            with client.session(slots=1, cpus=1, memory="32MiB", name="again") as session:
+                assert session.submit(abs, -number).result(60) == number
+
+
+def test_tasks_fail_when_the_job_of_the_slots_is_cancelled(live: LiveHal) -> None:
+    """In the middle of a map, for which they waited for ever."""
+    with live.client() as client, client.session(slots=1, cpus=1, memory="32MiB") as session:
+        squares = session.map(napping, range(10_000))
+        assert next(squares) == 0
+        session.slots.cancel()
+        with pytest.raises(SessionLost, match=f"the job of its slots, {session.slots.id}, has ended"):
+            list(squares)
+        assert session.broker.refresh().state is TaskState.RUNNING
 
 
 def test_a_session_is_ended_by_command(live: LiveHal) -> None:

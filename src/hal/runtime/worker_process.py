@@ -77,8 +77,23 @@ def keep_running(work: Callable[[LastWords, Death | None], int], *, final: tuple
 
 
 def when_told_to_leave(do: Callable[[], None]) -> None:
-    """In the child: call this on SIGTERM, which ends it otherwise."""
-    signal.signal(signal.SIGTERM, lambda _number, _frame: do())
+    """In the child: call this on SIGTERM, which ends it otherwise, and processes that it forks."""
+
+    def told(_number: int, _frame: object) -> None:
+        do()
+
+    def forget() -> None:
+        if signal.getsignal(signal.SIGTERM) is told:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+    signal.signal(signal.SIGTERM, told)
+    os.register_at_fork(after_in_child=forget)
+
+
+def end_child(code: int) -> NoReturn:
+    """In the child: end it as if its work had returned this, from whatever thread."""
+    _say_returned(_tells)
+    os._exit(code)
 
 
 def _returned(told_by: int) -> bool:
@@ -91,14 +106,24 @@ def _returned(told_by: int) -> bool:
         os.close(told_by)
 
 
+def _say_returned(tells: int) -> None:
+    with contextlib.suppress(OSError):  # code that closes everything may have closed it
+        os.write(tells, b"\1")
+
+
+_tells = -1
+"""Of the child: where it says that its work has returned."""
+
+
 def _run_child(work: Callable[[], int], tells: int) -> NoReturn:
+    global _tells
+    _tells = tells
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     code = EXIT_RAISED
     try:
         code = work()
-        with contextlib.suppress(OSError):  # code that closes everything may have closed it
-            os.write(tells, b"\1")
+        _say_returned(tells)
     except BaseException:
         traceback.print_exc()
     finally:

@@ -36,7 +36,7 @@ def render_session(screen: Screen, one: SessionView, failures: Sequence[FailedTa
             "session": one.session.name,
             "broker": f"job {one.session.broker}, {one.session.state}",
             "slots": f"job {one.session.slots}: {len(one.slots)} of {one.session.most}",
-            "runs for": span(one.uptime_s * 1_000),
+            "runs for": span(round(one.uptime_s * 1_000)),
             "clients": str(one.clients),
             "tasks": f"{one.done:,} done ({one.rate:,.0f} a second; {recent_rate(one):,.0f} now), "
             f"{one.unanswered:,} not answered, of which {one.waiting:,} wait",
@@ -84,7 +84,7 @@ def render_failures(screen: Screen, failures: Sequence[FailedTask], *, traceback
 
 def recent_rate(one: SessionView) -> float:
     """Tasks a second, in the last whole seconds."""
-    whole = one.seconds[-RECENT_S - 1 : -1][-max(one.uptime_s, 1) :]
+    whole = one.seconds[-RECENT_S - 1 : -1][-max(int(one.uptime_s), 1) :]
     return sum(whole) / len(whole) if whole else 0.0
 
 

@@ -196,6 +196,8 @@ class SessionCore:
         self._waiting_for_room = 0
         self.closed = False
         """Nothing more is accepted."""
+        self._given_up = ""
+        """Why nothing is awaited any more; '': it is."""
         self._parted = False
         """The broker is not dialled again when the connection ends."""
         self.finished = False
@@ -436,6 +438,14 @@ class SessionCore:
             self._parted = self.closed = True
             self._link.close()
 
+    def give_up(self, reason: str) -> None:
+        """Close the connection, since nothing more will come over it; futures without a result fail with the reason."""
+        with self._lock:
+            if self.lost is None and not self._is_over:
+                self._given_up = reason
+                self._parted = True
+                self._link.close()
+
     def wait_until_answered(self) -> None:
         """Wait until all tasks are answered or lost."""
         with self._room:
@@ -603,7 +613,7 @@ class SessionCore:
                 self._cancelling.clear()
                 self._send(*self._durable.frames_again())
             reason = self._read_link()
-        self._lose(SessionLost(f"the session is lost: {reason}"))
+        self._lose(SessionLost(f"the session is lost: {self._given_up or reason}"))
 
     def _read_link(self) -> str:
         """Read until the connection ends; returns why it did."""

@@ -20,6 +20,8 @@ from hal.wire.frames.sessions import SESSION_CLOSED, AskNumbers, EndSession, Ret
 
 LOOK_S: Final = 0.2
 """How often the broker is asked."""
+ASK_S: Final = 1.0
+"""While tasks wait and there is no slot, HAL is asked so often whether one may come."""
 REFUSED_S: Final = 2.0
 """After HAL refused a number of slots it is asked again so much later."""
 KEEP_S: Final = 15.0
@@ -53,10 +55,19 @@ class Wanted:
 class Overseer:
     """Asks the broker how many tasks there are, and wants as many slots; over a connection of its own."""
 
-    def __init__(self, session: SessionFile, wanted: Wanted, want: Callable[[int], None]) -> None:
+    def __init__(
+        self,
+        session: SessionFile,
+        wanted: Wanted,
+        want: Callable[[int], None],
+        why_none: Callable[[], str] = lambda: "",
+        give_up: Callable[[str], None] = lambda _reason: None,
+    ) -> None:
         """
         Args:
             want: tells HAL how many slots are wanted.
+            why_none: asks HAL why there will be no slots any more; '': there may be.
+            give_up: called with that, when tasks wait for them.
         Raises:
             UnreachableError, HALError: the broker does not answer.
         """
@@ -64,6 +75,9 @@ class Overseer:
         self.durable = bool(session.journal)
         self._link, _ = connect(session)
         self._wanted, self._want = wanted, want
+        self._why_none, self._give_up = why_none, give_up
+        self._ask_s = 0.0
+        """HAL is not asked before then whether slots may come."""
         self._told = 0
         """How many HAL was told to want; 0: none yet."""
         self._again_s = 0.0
@@ -144,6 +158,19 @@ class Overseer:
             else:
                 self._told = slots
 
+    def _are_gone(self) -> bool:
+        """Whether there will be no slots any more; then everything that waits for them has failed."""
+        if time.monotonic() < self._ask_s:
+            return False
+        self._ask_s = time.monotonic() + ASK_S
+        try:
+            reason = self._why_none()
+        except HALError:
+            return False  # its controller is away
+        if reason:
+            self._give_up(reason)
+        return bool(reason)
+
     def _oversee(self) -> None:
         heard_s = time.monotonic()
         while not self._stop.wait(LOOK_S):
@@ -153,6 +180,8 @@ class Overseer:
                     continue
                 return
             heard_s = time.monotonic()
+            if found.unanswered and not found.slots and self._are_gone():
+                return
             slots = self._wanted.slots(found.unanswered, time.monotonic())
             if slots != self._told and time.monotonic() >= self._again_s:
                 self._tell(slots)

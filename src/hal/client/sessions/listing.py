@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 from hal.core.model.errors import NotFoundError
-from hal.core.model.states import TaskState
 
 if TYPE_CHECKING:
     from hal.client.rest.views import JobInfo
@@ -32,8 +31,8 @@ class SessionInfo(Struct, frozen=True, kw_only=True):
     queue: str
     broker: str
     """Id of the job; '' if it has ended."""
-    state: TaskState
-    """Of the broker."""
+    state: str
+    """Of the broker's job; `ending` if that has ended and the job of the slots has not."""
     slots: str
     """Id of the job; '' if it has ended."""
     running: int
@@ -82,7 +81,7 @@ class SessionView(Struct, frozen=True, kw_only=True):
     """A session as its broker sees it."""
 
     session: SessionInfo
-    uptime_s: int
+    uptime_s: float
     clients: int
     waiting: int
     """Tasks that no slot has."""
@@ -130,7 +129,7 @@ def _info(name: str, user: str, parts: dict[str, JobInfo]) -> SessionInfo:
         user=user,
         queue=one.queue,
         broker=broker.id if broker else "",
-        state=broker.state if broker else TaskState.CANCELLED,
+        state=broker.state if broker else "ending",
         slots=slots.id if slots else "",
         running=slots.counts.get("running", 0) if slots else 0,
         most=slots.tasks if slots else 0,
@@ -214,8 +213,8 @@ def _view(session: SessionInfo, numbers: SessionNumbers) -> SessionView:
     )
     return SessionView(
         session=session,
-        uptime_s=numbers.uptime_ms // 1_000,
-        clients=max(numbers.clients - 1, 0),
+        uptime_s=numbers.uptime_ms / 1_000,
+        clients=numbers.clients,
         waiting=numbers.waiting,
         unanswered=numbers.unanswered,
         done=numbers.done,

@@ -58,6 +58,8 @@ OPENER: Final = "opener"
 """The key of the client that opens a durable session, or opens it again."""
 END_S: Final = 60.0
 """How long a broker that is being replaced is waited for, to tell it that the session is over."""
+ENDED_S: Final = 15.0
+"""How long the end of a session waits for its jobs to end."""
 LOOK_S: Final = 0.01
 MAX_LOOK_S: Final = 0.03
 BROKER_MEMORY: Final = "512MiB"
@@ -102,6 +104,7 @@ class OpenedSession(Session):
         core: SessionCore,
         overseer: Overseer,
         forget: Callable[[], None] | None = None,
+        found: bool = False,
     ) -> None:
         """Use `Client.session`."""
         super().__init__(core)
@@ -110,6 +113,8 @@ class OpenedSession(Session):
         self._ending = threading.Lock()
         self._over = False
         self._forget = forget
+        self._found = found
+        """Another program has opened it, and ends it."""
 
     def __repr__(self) -> str:
         return f"<session {self.name}: broker job {self.broker.id}, slots job {self.slots.id}>"
@@ -143,9 +148,9 @@ class OpenedSession(Session):
         self._core.leave()
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Accept nothing more, and end the session once all tasks have ended: both its jobs end.
+        """Accept nothing more, and end the session once all tasks have ended: both its jobs end, which this waits for.
 
-        A durable session that this program has lost goes on.
+        A session that was found by its name goes on, and so does a durable one that this program has lost.
 
         Args:
             wait: for that.
@@ -163,7 +168,7 @@ class OpenedSession(Session):
                 return
             self._over = True
             super().shutdown(wait=True)
-            if self._overseer.durable and not self._core.finished:
+            if self._found or (self._overseer.durable and not self._core.finished):
                 self._overseer.leave()
                 return
             told = self._tell_end()
@@ -174,6 +179,10 @@ class OpenedSession(Session):
                     self.slots.cancel()
             if self._forget is not None:
                 self._forget()
+            with contextlib.suppress(HALError):  # the name is free then
+                deadline_s = time.monotonic() + ENDED_S
+                for job in (self.broker, self.slots):
+                    job.wait(max(deadline_s - time.monotonic(), 0.0))
 
     def _tell_end(self) -> bool:
         """Tell the broker, or the next one, if it is just being replaced; returns whether one was told."""
@@ -254,7 +263,9 @@ def open_session_at(
         )  # fmt: skip
         jobs.append(worker)
         core = _connected(session, broker, timeout, OPENER if durable else "")
-        overseer = Overseer(session, Wanted(least, most, keep), partial(_want, worker))
+        overseer = Overseer(
+            session, Wanted(least, most, keep), partial(_want, worker), partial(_why_none, worker), core.give_up
+        )
     except BaseException:
         for job in reversed(jobs):
             with contextlib.suppress(HALError):
@@ -318,6 +329,12 @@ def _want(worker: Job, count: int) -> None:
     worker.update(max_running=count)
 
 
+def _why_none(slots: Job) -> str:
+    """Why there will be no slots any more; '': there may be."""
+    info = slots.refresh()
+    return f"the job of its slots, {slots.id}, has ended: {info.reason or info.state}" if info.state.ended else ""
+
+
 def _connected(session: SessionFile, broker: Job, timeout: float, key: str = "") -> SessionCore:
     """Wait until the broker listens.
 
@@ -354,7 +371,7 @@ def _connected(session: SessionFile, broker: Job, timeout: float, key: str = "")
 def find_session_at(address: Address, name: str, key: str = "") -> OpenedSession:
     """See `Client.find_session`."""
     client = Client(address)
-    return _found(client, my_session(client, name), key, 0.0)
+    return _found(client, my_session(client, name), key, 0.0, owned=False)
 
 
 def _come_back(client: Client, found: SessionInfo, timeout: float) -> OpenedSession | None:
@@ -374,11 +391,12 @@ def _come_back(client: Client, found: SessionInfo, timeout: float) -> OpenedSess
     return None
 
 
-def _found(client: Client, found: SessionInfo, key: str, timeout: float) -> OpenedSession:
+def _found(client: Client, found: SessionInfo, key: str, timeout: float, *, owned: bool = True) -> OpenedSession:
     """Connect to a session.
 
     Args:
         timeout: seconds to wait for its broker, if it is durable and its client has a key.
+        owned: the end of this client's use is the session's end.
     """
     name = found.name
     session = file_of(client, found)
@@ -388,11 +406,12 @@ def _found(client: Client, found: SessionInfo, key: str, timeout: float) -> Open
     asked = slots.refresh().spec or {}
     most = asked["array"]["count"]
     core = _connected(session, broker, timeout, key) if timeout else SessionCore(session, client=key)
-    overseer = Overseer(session, Wanted(most - asked.get("extensions", 0), most), partial(_want, slots))
+    wanted = Wanted(most - asked.get("extensions", 0), most)
+    overseer = Overseer(session, wanted, partial(_want, slots), partial(_why_none, slots), core.give_up)
     overseer.begin(asked["array"].get("max_running", 0))
     forget_it = None
     if asked.get("secrets"):
         from hal.client.sessions.machines import Spread
 
         forget_it = Spread(client, asked["secrets"][0]).remove
-    return OpenedSession(name, broker, slots, core, overseer, forget_it)
+    return OpenedSession(name, broker, slots, core, overseer, forget_it, not owned)

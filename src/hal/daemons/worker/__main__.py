@@ -13,20 +13,15 @@ import os
 import sys
 from functools import partial
 from pathlib import Path
-from typing import Final
 
 from hal.core.model.errors import DeniedError, HALError, NotFoundError, SpecError, UnreachableError
 from hal.core.model.printable import printable
-from hal.daemons.worker.worker import EXIT_LEFT, Worker, open_session
+from hal.daemons.worker.worker import EXIT_BROKEN, EXIT_LEFT, EXIT_OVER, Worker, open_session
 from hal.runtime.last_words import Death, LastWords
 from hal.runtime.session_file import SessionFile, reached_at, read_session_file
 from hal.runtime.session_link import AwayError
 from hal.runtime.startup import EXIT_BAD_INPUT
 from hal.runtime.worker_process import keep_running, when_told_to_leave
-
-EXIT_OVER: Final = 0
-EXIT_BROKEN: Final = 76
-"""Of the process that runs tasks: its connection broke, and another one should try."""
 
 
 def main(argv: list[str]) -> int:
@@ -59,9 +54,7 @@ def _run(file: Path, session: SessionFile, words: LastWords, death: Death | None
     words.begin(opened.number)
     worker = Worker(link, opened, session)
     when_told_to_leave(worker.leave)
-    if worker.run():
-        return EXIT_OVER
-    return EXIT_LEFT if worker.retired else EXIT_BROKEN
+    return worker.run()
 
 
 def _complain(error: HALError, code: int) -> int:

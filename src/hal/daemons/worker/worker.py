@@ -34,6 +34,7 @@ from hal.runtime.shared_values import resolve_with
 from hal.runtime.surroundings import begin_tasks, end_tasks, keep_surroundings
 from hal.runtime.task_context import enter_worker, set_depth
 from hal.runtime.task_payloads import decode_value, encode_error, encode_value
+from hal.runtime.worker_process import end_child
 from hal.wire.agree import SPOKEN
 from hal.wire.frames.hello import Goodbye
 from hal.wire.frames.sessions import (
@@ -69,8 +70,14 @@ WATCH_S: Final = 0.02
 """How often it looks for a task that has run for too long, while it reads."""
 EXIT_TIMED_OUT: Final = 77
 """Of the process: a task had to be ended with it."""
+EXIT_OVER: Final = 0
+"""Of a worker whose session is over."""
+EXIT_BROKEN: Final = 76
+"""Of the process that runs tasks: its connection broke, and another one should try."""
 EXIT_LEFT: Final = 75
 """Of a worker that gives its place back (EX_TEMPFAIL)."""
+GRACE_S: Final = 10.0
+"""So much time a task has when nobody waits for its result any more; then it is ended with the process."""
 LOOK_S: Final = 0.005
 """How often the watcher looks whether a task runs long."""
 PARKED_LOOKS: Final = 40
@@ -194,23 +201,32 @@ class Worker:
         """The watcher reads, because a task runs long; then each result leaves at once."""
         self._awake = threading.Event()
         self._ended = False
+        self._returned = threading.Event()
+        """The main thread has ended its last task after that."""
         self._in_order = False
         """The broker said that the session is over."""
-        self.retired = False
+        self._retired = False
         """The broker said that it should give its place back."""
         self._forked = False
 
-    def run(self) -> bool:
-        """Run tasks until the connection ends; returns whether the session is over."""
+    def run(self) -> int:
+        """Run tasks until the connection ends; returns the exit code. A task that goes on then has `GRACE_S`."""
         resolve_with(self._value)
         enter_worker(self._session, self.number, self._give_slot_back)
         os.register_at_fork(after_in_child=self._note_fork)
         keep_surroundings()
         threading.Thread(target=self._watch, name="hal-watcher", daemon=True).start()
         self._work()
+        self._returned.set()
         if self._exchange is not None:
             self._exchange.close()
-        return self._in_order
+        return self._exit_code
+
+    @property
+    def _exit_code(self) -> int:
+        if self._in_order:
+            return EXIT_OVER
+        return EXIT_LEFT if self._retired else EXIT_BROKEN
 
     def _work(self) -> None:
         while True:
@@ -231,7 +247,7 @@ class Worker:
     def _give_slot_back(self) -> Iterator[None]:
         """Let other tasks run while this thread, which runs one, waits."""
         run = self._current
-        if run is None or self._runners.full:
+        if run is None or self._forked or self._runners.full:
             yield
             return
         began, deadline_s = time.monotonic(), self._deadline_s
@@ -321,8 +337,13 @@ class Worker:
                     self._send(TasksReturned(run=0, index=0))
                 case Goodbye():
                     self._in_order = frame.code == SESSION_CLOSED
-                    self.retired = frame.code == SLOT_RETIRED
+                    self._retired = frame.code == SLOT_RETIRED
                     self._ended = True
+        if self._ended:  # nobody waits for what has not begun
+            for run in (self._current, *self._runs):
+                if isinstance(run, _Run):
+                    run.waiting.clear()
+            self._runs.clear()
 
     def _return_tasks_of(self, *runs: _Run | SessionFrame | None) -> None:
         """Give back all tasks of these that have not begun."""
@@ -342,7 +363,8 @@ class Worker:
             self._send(*answers)
 
     def _watch(self) -> None:
-        """Read in place of the main thread while a task of it runs long."""
+        """Read in place of the main thread while a task of it runs long, until the connection ends; end the process if
+        a task goes on long after that."""
         seen, idle = -1, 0
         while not self._ended:
             time.sleep(LOOK_S)
@@ -374,6 +396,9 @@ class Worker:
                 self._reading.release()
                 with self._arrived:
                     self._arrived.notify()
+        if not self._returned.wait(GRACE_S):
+            end_commands()
+            end_child(self._exit_code)
 
     def _check_deadline(self) -> None:
         """End the process if its task has run for longer than it may; the rest of its tasks run elsewhere."""
@@ -508,6 +533,8 @@ class Worker:
             self._send(frame)
 
     def _send(self, *frames: SessionFrame) -> None:
+        if self._forked:
+            return  # the connection is the parent's
         try:
             self._link.send(*frames)
         except UnreachableError:

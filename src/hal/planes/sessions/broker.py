@@ -535,7 +535,7 @@ class Broker:
         slots = self.slots.values()
         return SessionNumbers(
             uptime_ms=uptime_ms,
-            clients=len(self.submitters),
+            clients=sum(not (one.worker or one.only_looks) for one in self.submitters.values()),
             waiting=sum(one.waiting_tasks for one in self.submitters.values()),
             unanswered=sum(one.unanswered for one in self.submitters.values()),
             done=self.tasks_done,

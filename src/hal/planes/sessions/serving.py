@@ -228,6 +228,7 @@ class BrokerService:
                     case CancelTasks():
                         broker.cancel(submitter, frame)
                     case AskNumbers():
+                        submitter.asks = True
                         now_ms = self._runtime.monotonic_ms()
                         outflow.send_nowait(broker.numbers(now_ms, now_ms - self._since_ms, each=frame.slots))
                     case AskFailures():

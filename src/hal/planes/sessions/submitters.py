@@ -49,6 +49,7 @@ class Submitter:
         served_us: the work handed out for it, for turns among clients.
         objects: pieces of each object.
         acknowledged: nothing was submitted since it was last sent something.
+        asks: it has asked how the session goes, as who only looks at it does.
         pressed: it does not read its results: no more of its tasks are handed out.
     """
 
@@ -66,6 +67,12 @@ class Submitter:
         self.object_bytes = 0
         self.acknowledged = True
         self.pressed = False
+        self.asks = False
+
+    @property
+    def only_looks(self) -> bool:
+        """Whether it looks at the session without using it."""
+        return self.asks and not self.objects
 
     def add(self, tasks: TaskRange, *, first: bool = False) -> None:
         """Let tasks wait: behind all others as urgent, or before them."""
