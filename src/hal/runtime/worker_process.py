@@ -79,15 +79,25 @@ def keep_running(work: Callable[[LastWords, Death | None], int], *, final: tuple
 def when_told_to_leave(do: Callable[[], None]) -> None:
     """In the child: call this on SIGTERM, which ends it otherwise, and processes that it forks."""
 
+    masks: list[set[int]] = []
+
     def told(_number: int, _frame: object) -> None:
         do()
+
+    def hold() -> None:
+        """What a child is sent before it has forgotten this would be lost."""
+        masks.append(set(signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})))
+
+    def release() -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, masks.pop())
 
     def forget() -> None:
         if signal.getsignal(signal.SIGTERM) is told:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        release()
 
     signal.signal(signal.SIGTERM, told)
-    os.register_at_fork(after_in_child=forget)
+    os.register_at_fork(before=hold, after_in_parent=release, after_in_child=forget)
 
 
 def end_child(code: int) -> NoReturn:
