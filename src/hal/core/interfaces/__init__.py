@@ -65,9 +65,11 @@ _MODULES = {
 """Where what is in `__all__` is defined; the rest is in `policy`."""
 
 
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
-    found = getattr(importlib.import_module(f"{__name__}.{_MODULES.get(name, 'policy')}"), name)
-    globals()[name] = found
-    return found
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        if name not in __all__:
+            raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+        found = getattr(importlib.import_module(f"{__name__}.{_MODULES.get(name, 'policy')}"), name)
+        globals()[name] = found
+        return found
