@@ -23,6 +23,7 @@ from hal.wire.frames.controller_agent import CONTROLLER_AGENT
 from hal.wire.frames.conversation import MAX_FRAME_BYTES, Frame
 from hal.wire.frames.hello import Goodbye
 from hal.wire.frames.sessions import SESSIONS
+from hal.wire.frames.telemetry import MAX_TELEMETRY_FRAME_BYTES, TELEMETRY
 from tests.examples import examples
 
 FRAME_KINDS = CONTROLLER_AGENT.kinds
@@ -86,11 +87,19 @@ def test_any_split_of_the_stream_gives_the_same_frames(frames: list[Frame], data
 
 def test_a_stream_of_single_bytes_gives_the_same_frames() -> None:
     """The worst split: each byte alone."""
-    for conversation in (CONTROLLER_AGENT, SESSIONS):
+    for conversation in (CONTROLLER_AGENT, SESSIONS, TELEMETRY):
         examples = [example for example in EXAMPLES if conversation.includes(example)]
         decoder: FrameDecoder[Frame] = FrameDecoder(conversation)
         out = [frame for example in examples for byte in encode(example) for frame in decoder.feed(bytes([byte]))]
         assert out == examples
+
+
+def test_a_frame_over_the_limit_of_its_conversation_is_refused_before_it_is_read() -> None:
+    """Telemetry may be shorter than other frames: its length alone is refused."""
+    length = (MAX_TELEMETRY_FRAME_BYTES + 1).to_bytes(LENGTH_BYTES, "little")
+    assert FrameDecoder(CONTROLLER_AGENT).feed(length) == []
+    with pytest.raises(FrameTooLongError, match="at most 1048576"):
+        FrameDecoder(TELEMETRY).feed(length)
 
 
 @given(FRAMES, st.data())

@@ -21,16 +21,15 @@ from hal.wire.codec import FrameDecoder, encode
 from hal.wire.document import CONVERSATIONS, FRAMES, document
 from hal.wire.errors import MalformedFrameError
 from hal.wire.examples import EXAMPLES
-from hal.wire.frames.controller_agent import CONTROLLER_AGENT
 from hal.wire.frames.conversation import Conversation
-from hal.wire.frames.sessions import SESSIONS
 
 DOCUMENT = Path(__file__).parents[2] / "spec" / "frames.md"
 SECTION = re.compile(r"^#### `(.+?)`\n(.*?)(?=^#{2,4} )", re.MULTILINE | re.DOTALL)
 HEX = re.compile(r"```hex\n(.*?)```", re.DOTALL)
 JSON = re.compile(r"```json\n(.*?)```", re.DOTALL)
 TAGS = [str(kind.__struct_config__.tag) for kind in FRAMES]
-SESSION_TAGS = {kind.__struct_config__.tag for kind in SESSIONS.kinds}
+CONVERSATION_OF = {kind.__struct_config__.tag: one for one in reversed(CONVERSATIONS) for kind in one.kinds}
+"""A conversation that has the frame, by its tag."""
 ANY: Any = reduce(or_, FRAMES)
 
 
@@ -78,8 +77,7 @@ def test_the_examples_bytes_and_json_are_the_same_frame(tag: str) -> None:
     """Read as a client in another language would: from the text of the document alone."""
     text = sections()[tag]
     data = bytes.fromhex(HEX.findall(text)[0])
-    conversation = SESSIONS if tag in SESSION_TAGS else CONTROLLER_AGENT
-    (frame,) = FrameDecoder(conversation).feed(data)
+    (frame,) = FrameDecoder(CONVERSATION_OF[tag]).feed(data)
     assert msgspec.json.decode(JSON.findall(text)[0], type=ANY) == frame
     assert frame.__struct_config__.tag == tag
     assert encode(frame) == data

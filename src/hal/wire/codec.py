@@ -41,10 +41,11 @@ class FrameDecoder(Generic[F]):
     """Decodes the bytes of one connection, in whatever chunks they arrive, into frames of its conversation. Holds at
     most one frame's bytes."""
 
-    __slots__ = ("_broken", "_buffer", "_decode_body")
+    __slots__ = ("_broken", "_buffer", "_decode_body", "_max_bytes")
 
     def __init__(self, conversation: Conversation[F]) -> None:
         self._decode_body = conversation.decode
+        self._max_bytes = conversation.max_frame_bytes
         self._buffer = bytearray()
         self._broken = ""
 
@@ -57,7 +58,7 @@ class FrameDecoder(Generic[F]):
         """Return the frames completed by these bytes, in order; often none, or many.
 
         Raises:
-            FrameTooLongError: a length over `MAX_FRAME_BYTES` arrived; its body is not awaited.
+            FrameTooLongError: a length over the limit of the conversation arrived; its body is not awaited.
             MalformedFrameError: a body is not a frame of the conversation. `error.frames` holds the good frames
                 before it.
 
@@ -84,8 +85,8 @@ class FrameDecoder(Generic[F]):
             while end - at >= LENGTH_BYTES:
                 body = at + LENGTH_BYTES
                 size = int.from_bytes(view[at:body], "little")
-                if size > MAX_FRAME_BYTES:
-                    text = f"a frame of {size} bytes was announced; at most {MAX_FRAME_BYTES} are allowed"
+                if size > self._max_bytes:
+                    text = f"a frame of {size} bytes was announced; at most {self._max_bytes} are allowed"
                     self._broken = text
                     raise FrameTooLongError(text, frames=tuple(frames))
                 if body + size > end:

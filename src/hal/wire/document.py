@@ -23,6 +23,7 @@ from hal.wire.frames.controller_agent import CONTROLLER_AGENT
 from hal.wire.frames.conversation import MAX_FRAME_BYTES, WIRE_VERSION, WIRE_VERSION_MIN, Conversation, Frame
 from hal.wire.frames.joining import JOINING
 from hal.wire.frames.sessions import MAX_BLOCK_TASKS, MAX_INLINE_BYTES, SESSIONS, TaskStatus
+from hal.wire.frames.telemetry import MAX_TELEMETRY_FRAME_BYTES, TELEMETRY
 from hal.wire.roles import MAY_DIAL, SERVES_STRANGERS, UNCERTIFIED, Role, host_name
 from hal.wire.step_streams import (
     BEGIN,
@@ -48,7 +49,7 @@ from hal.wire.step_streams import (
 )
 from hal.wire.strangers import HANDSHAKE_MS, MAX_STRANGERS, STRANGER_MS
 
-CONVERSATIONS: Final[tuple[Conversation[Any], ...]] = (JOINING, CONTROLLER_AGENT, AGENT_KEEPER, SESSIONS)
+CONVERSATIONS: Final[tuple[Conversation[Any], ...]] = (JOINING, CONTROLLER_AGENT, AGENT_KEEPER, SESSIONS, TELEMETRY)
 FRAMES: Final[tuple[type[Frame], ...]] = tuple(type(example) for example in EXAMPLES)
 """Every frame, in the order of the document."""
 
@@ -91,6 +92,7 @@ HAL: it fences effects outside HAL and is not a secret.
 | agent | keeper | `keeper-NODE.sock` there |
 | agent on another machine | controller | TLS 1.3 over TCP, port 7422 by default |
 | client, worker | broker of a session | the Unix socket that the session's file names |
+| agent, broker, process of a plane | collector | a Unix socket, or TLS 1.3 over TCP, as a controller names it |
 
 Sockets are Unix stream sockets of mode 0600 in a directory of mode 0700. The listener asks the kernel who dialled
 (SO_PEERCRED); any user but its own and root gets a `goodbye` with code `denied`. The dialler checks the listener the
@@ -218,6 +220,19 @@ A worker runs the tasks of a run, and its runs, in the order in which it receive
 run, and before that every few milliseconds. A task that waits for other tasks (`task-waits`) holds up neither the runs
 after its own nor the slot; what its run has not begun is returned before.
 
+## Telemetry
+
+The sender begins with `hello`, the collector answers `welcome`. The body of a frame has at most
+{MAX_TELEMETRY_FRAME_BYTES} bytes here. The sender gives numbers to series (`series-table`) and sends batches:
+`series-values`, `log-lines`, `spans`. Each batch has a number; numbers ascend for as long as the sender's process runs.
+The collector ignores batches whose number it has from this process (`boot_id` and `pid` of the `hello`). The columns of
+a batch are of one length; a batch that breaks this is dropped and counted.
+
+Telemetry never waits and nothing waits for it: a sender has a bounded queue, drops the oldest batch and counts it
+(`dropped`). It keeps batches until `batches-received` names them, sends them again on its next connection, and gives a
+connection up on which it has heard nothing for 30 s although a batch is not named. A collector takes so many bytes,
+values and series a second from each connection and counts the rest as dropped.
+
 ## Roles
 
 Who may dial whom. Over TCP the certificate states the role; a dialler accepts no listener of another role than the one
@@ -239,6 +254,7 @@ _SECTIONS: Final = {
     "ReadLog": "Outputs",
     "FindStep": "Streams to steps",
     "OpenSession": "Tasks of sessions",
+    "SeriesTable": "Telemetry",
 }
 
 

@@ -5,6 +5,8 @@ Pure values.
 
 from __future__ import annotations
 
+from struct import pack
+
 from hal.core.lifecycle.gates import GateState
 from hal.core.model.facts import CpuFacts, DiskFacts, Facts, GpuFacts, NumaFacts
 from hal.core.model.gate import GatePhase, GatePolicy
@@ -119,6 +121,20 @@ from hal.wire.frames.sessions import (
     TaskStatus,
     TaskWaits,
 )
+from hal.wire.frames.telemetry import (
+    BatchesReceived,
+    Dropped,
+    LogLine,
+    LogLines,
+    Series,
+    SeriesKind,
+    SeriesTable,
+    SeriesValues,
+    Severity,
+    SpanLink,
+    Spans,
+    SpanStatus,
+)
 from hal.wire.roles import Role
 
 _STEP = StepId(42, 7, 1, 0)
@@ -127,6 +143,8 @@ _PEM = "-----BEGIN {0}-----\nMIIB…\n-----END {0}-----\n"
 _CAPACITY = {"cpu": 2_000, "memory": 4 << 30}
 
 _PICKLES = b"\x80\x05K\x01\x85." * 2
+_TRACE = bytes.fromhex("4bf92f3577b34da6a3ce929d0e0e4736")
+_SPAN = bytes.fromhex("00f067aa0ba902b7")
 _SIZES = b"\x06\0\0\0" * 2
 EXAMPLES: tuple[Frame, ...] = (
     Hello(
@@ -366,5 +384,48 @@ EXAMPLES: tuple[Frame, ...] = (
         ever=1,
     ),
     RetireSlots(keep=1),
+    SeriesTable(
+        first=0,
+        series=(
+            Series("hal_node_memory_used_bytes", SeriesKind.GAUGE, {}),
+            Series("hal_node_cpu_seconds_total", SeriesKind.COUNTER, {"mode": "user"}),
+        ),
+    ),
+    SeriesValues(
+        batch=12,
+        at_ms=1_767_225_600_000,
+        series=b"\0\0\0\0\x01\0\0\0",
+        values=pack("<2d", 4 << 30, 81.5),
+    ),
+    LogLines(
+        batch=13,
+        lines=(
+            LogLine(
+                1_767_225_600_250,
+                Severity.INFO,
+                "step",
+                "epoch 3 of 90",
+                step=_STEP,
+                stream="stdout",
+                offset=8_192,
+                trace=_TRACE,
+            ),
+        ),
+    ),
+    Spans(
+        batch=14,
+        names=("run",),
+        traces=_TRACE,
+        spans=_SPAN,
+        parents=bytes(8),
+        starts_us=pack("<Q", 1_767_225_600_000_000),
+        ends_us=pack("<Q", 1_767_225_660_000_000),
+        statuses=bytes((SpanStatus.OK,)),
+        steps=(_STEP,),
+        fields=({"queue": "normal"},),
+        links=(SpanLink(0, _TRACE, _SPAN[::-1], "former-attempt"),),
+    ),
+    Dropped(counts={"values": 0, "lines": 120, "spans": 0}),
+    BatchesReceived(batch=14),
 )
 """In the order in which the frames are declared."""

@@ -38,21 +38,23 @@ class Conversation(Generic[F]):
         name: the two kinds of process, for logs and documents.
         listener: the role of the process that is dialled; which others may dial it: `hal.wire.roles`.
         kinds: the types of its frames, in the order of the union.
+        max_frame_bytes: longer bodies are refused before they are read; at most `MAX_FRAME_BYTES`.
         decode: the frame in a body (a buffer); raises msgspec.DecodeError, or what decoding text raises.
     """
 
-    __slots__ = ("decode", "kinds", "listener", "name")
+    __slots__ = ("decode", "kinds", "listener", "max_frame_bytes", "name")
 
-    def __init__(self, name: str, listener: Role, frames: Any) -> None:
+    def __init__(self, name: str, listener: Role, frames: Any, max_frame_bytes: int = MAX_FRAME_BYTES) -> None:
         """Build the decoder.
 
         Args:
-            name, listener: see the class.
+            name, listener, max_frame_bytes: see the class.
             frames: a union of frame types.
         """
         decoder: msgspec.msgpack.Decoder[F] = msgspec.msgpack.Decoder(frames)
         self.name: Final = name
         self.listener: Final = listener
+        self.max_frame_bytes: Final = max_frame_bytes
         self.kinds: Final[tuple[type[F], ...]] = get_args(frames)
         self.decode: Final = decoder.decode
 
