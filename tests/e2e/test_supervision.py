@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from hal.cli.local import processes
+from hal.cli.local.planes import health_of
 from hal.runtime.identity import ProcessIdentity, kill, wait_gone
 from tests.e2e.conftest import DEADLINE_S, Gate, LiveHal, until
 
@@ -68,6 +69,18 @@ def test_a_node_that_is_killed_whole_is_started_again(own_hal: LiveHal) -> None:
         kill(identity, signal.SIGKILL)
     until(lambda: all(one.identity not in (None, *found) for one in (keeper, agent)), "keeper and agent are back")
     until(lambda: own_hal.run("run", "--", "true").code == 0, "work runs there again")
+
+
+def test_the_collector_is_a_plane_that_comes_with_hal(own_hal: LiveHal) -> None:
+    """It needs no word in hal.toml, answers over REST, and is started again as any other."""
+    up = json.loads(own_hal.run("up", "--restart", *SMALL, "--with", "observability", "--json", check=True).out)
+    plane = processes.Plane(own_hal.home, "observability")
+    assert [(one["name"], one["state"]) for one in up["planes"]] == [("observability", "running")]
+    before = ended(plane)
+    until(lambda: other(plane, before), "the collector is back")
+    until(lambda: health_of(own_hal.home, "observability.sock") == "", "it answers")
+    own_hal.home.config.write_text("[observability]\nno_such_key = 1\n")
+    assert "no_such_key" in own_hal.run("config", "check").err
 
 
 def test_planes_run_beside_the_controller_and_end_with_it(own_hal: LiveHal) -> None:

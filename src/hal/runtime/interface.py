@@ -389,8 +389,11 @@ class Runtime(Protocol):
         `asyncio.create_task` and await the task.
         """
 
-    async def run_blocking(self, call: Callable[[], T], lane: Lane = Lane.WRITER) -> T:
+    async def run_blocking(self, call: Callable[[], T], lane: str = Lane.WRITER) -> T:
         """Run a blocking call on the lane's own thread; returns or raises what it does.
+
+        Args:
+            lane: one of `Lane`, or a name of the caller's own, of which a process has few: each keeps its thread.
 
         Cancelling the caller does not stop a call that has begun: it runs to its end and its result is dropped.
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from hal.core.model.errors import OverloadedError
-from hal.runtime.interface import MAX_BLOCKING_CALLS, Lane
+from hal.runtime.interface import MAX_BLOCKING_CALLS
 
 T = TypeVar("T")
 
@@ -17,11 +18,11 @@ class BlockingLanes:
     """The threads of `Runtime.run_blocking`, each started on its first call."""
 
     def __init__(self) -> None:
-        self._threads: dict[Lane, ThreadPoolExecutor] = {}
-        self._waiting = dict.fromkeys(Lane, 0)
+        self._threads: dict[str, ThreadPoolExecutor] = {}
+        self._waiting: Counter[str] = Counter()
         self._running: dict[asyncio.Future[Any], None] = {}
 
-    async def run(self, call: Callable[[], T], lane: Lane) -> T:
+    async def run(self, call: Callable[[], T], lane: str) -> T:
         """Run a call on the lane's thread.
 
         Raises:
@@ -46,7 +47,7 @@ class BlockingLanes:
         if self._running:
             await asyncio.wait(list(self._running))
 
-    def _finished(self, lane: Lane, done: asyncio.Future[T]) -> None:
+    def _finished(self, lane: str, done: asyncio.Future[T]) -> None:
         self._waiting[lane] -= 1
         self._running.pop(done, None)
         if not done.cancelled():

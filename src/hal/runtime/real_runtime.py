@@ -126,7 +126,7 @@ class RealRuntime:
         task.add_done_callback(self._task_ended)
         return task
 
-    async def run_blocking(self, call: Callable[[], T], lane: Lane = Lane.WRITER) -> T:
+    async def run_blocking(self, call: Callable[[], T], lane: str = Lane.WRITER) -> T:
         return await self._lanes.run(call, lane)
 
     @property

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextvars import Context
 from pathlib import Path
@@ -279,8 +280,8 @@ class VirtualRuntime:
         self._log = TracedLogger(process, {})
         self._random = self._world.rng(f"process {process.pid}")
         self._disk_random = self._world.rng(f"disk {process.pid}")
-        self._lane_free_s = dict.fromkeys(Lane, 0.0)
-        self._lane_waiting = dict.fromkeys(Lane, 0)
+        self._lane_free_s: defaultdict[str, float] = defaultdict(float)
+        self._lane_waiting: Counter[str] = Counter()
         self._background: dict[asyncio.Task[Any], None] = {}
         self._listeners: list[Listener] = []
 
@@ -309,7 +310,7 @@ class VirtualRuntime:
         """Beyond the interface, for assembling a simulation: the host, with its disk."""
         return self._host
 
-    def blocked_calls(self, lane: Lane) -> int:
+    def blocked_calls(self, lane: str) -> int:
         """Beyond the interface: blocking calls that wait or run."""
         return self._lane_waiting[lane]
 
@@ -340,7 +341,7 @@ class VirtualRuntime:
         task.add_done_callback(self._task_ended)
         return task
 
-    async def run_blocking(self, call: Callable[[], T], lane: Lane = Lane.WRITER) -> T:
+    async def run_blocking(self, call: Callable[[], T], lane: str = Lane.WRITER) -> T:
         if self._lane_waiting[lane] >= MAX_BLOCKING_CALLS:
             raise OverloadedError(f"{self._lane_waiting[lane]} blocking calls wait in the {lane} lane")
         self._lane_waiting[lane] += 1
@@ -465,7 +466,7 @@ class VirtualRuntime:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _carry_out(self, call: Callable[[], T], lane: Lane, end_s: float, result: asyncio.Future[T]) -> None:
+    def _carry_out(self, call: Callable[[], T], lane: str, end_s: float, result: asyncio.Future[T]) -> None:
         if self._world.closing:
             result.cancel()
             return
@@ -478,7 +479,7 @@ class VirtualRuntime:
             self._world.note(self.name, "blocking", str(lane))
             self._loop.call_at(end_s, self._deliver, lane, result, result.set_result, value)
 
-    def _deliver(self, lane: Lane, result: asyncio.Future[T], settle: Callable[[Any], None], value: Any) -> None:
+    def _deliver(self, lane: str, result: asyncio.Future[T], settle: Callable[[Any], None], value: Any) -> None:
         self._lane_waiting[lane] -= 1
         if not result.done():
             settle(value)

@@ -24,6 +24,13 @@ def openapi() -> dict[str, Any]:
     return document()
 
 
+def observability() -> dict[str, Any]:
+    """The OpenAPI document of the collector's REST API."""
+    from hal.daemons.collector.interface import INTERFACE
+
+    return INTERFACE.document()
+
+
 def shelf() -> dict[str, Any]:
     """The OpenAPI document of the daemon in examples/shelf."""
     path = Path(__file__).parents[3] / "examples" / "shelf" / "shelf.py"
@@ -57,6 +64,7 @@ DOCUMENTS: Final[dict[str, Callable[[], dict[str, Any] | str]]] = {
     "jobspec.schema.json": spec_schema,
     "policy.schema.json": policy_schema,
     "openapi/hal-v1.json": openapi,
+    "openapi/observability-v1.json": observability,
     "openapi/shelf-v1.json": shelf,
     "rest.md": rest,
     "config.md": config,

@@ -139,6 +139,7 @@ def test_a_plane_that_is_not_declared_is_refused_before_anything_starts(tmp_path
     ran = hal("up", "--home", str(tmp_path / "home"), "--with", "prices")
     assert ran.code == 2
     assert "there is no plane 'prices'" in ran.err
+    assert "observability" in ran.err
     assert not (tmp_path / "home" / "run" / "controller.pid").exists()
 
 

@@ -50,7 +50,7 @@ def declared_planes(home: Home, names: Sequence[str]) -> tuple[str, ...]:
     declared = plane_sections(home)
     for name in names:
         if name not in declared:
-            known = f"declared: {', '.join(sorted(declared))}" if declared else "none is declared"
+            known = f"there are: {', '.join(sorted(declared))}"
             raise SpecError(
                 f"--with: there is no plane '{name}' in {home.config}",
                 hint=f"{known}; declare it: [supervision.planes.{name}] command = [...]",

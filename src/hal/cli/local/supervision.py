@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from collections.abc import Callable, Sequence
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
@@ -215,7 +217,7 @@ def read_note(home: Home) -> Note:
 
 
 def plane_sections(home: Home) -> dict[str, PlaneSection]:
-    """The planes that hal.toml declares, by name.
+    """HAL's own planes and those that hal.toml declares, by name; the file may declare one of HAL's own otherwise.
 
     Raises:
         SpecError: the file or the section is malformed.
@@ -223,7 +225,17 @@ def plane_sections(home: Home) -> dict[str, PlaneSection]:
     raw = parse_toml(config_text(home.config))
     name = SUPERVISION.name
     section = read_sections({name: raw[name]}, (SUPERVISION,))[SUPERVISION] if name in raw else NO_SUPERVISION_SECTION
-    return section.planes
+    return {**OWN_PLANES, **section.planes}
+
+
+OWN_PLANES: Final = MappingProxyType(
+    {
+        "observability": PlaneSection(
+            command=(sys.executable, "-m", "hal.daemons.collector"), health="observability.sock"
+        ),
+    }
+)
+"""The planes that come with HAL: `hal up --with NAME` starts them without a word in hal.toml."""
 
 
 def _wanted(home: Home, layout: Layout | AgentLayout, planes: dict[str, PlaneSection]) -> dict[str, Kept]:

@@ -19,6 +19,7 @@ from hal.core.model.job import MAX_NODES
 from hal.core.model.lease_times import LeaseTimes, check_lease_times
 from hal.core.model.node_address import check_patterns
 from hal.core.model.node_config import NODE
+from hal.core.model.observability_config import OBSERVABILITY
 from hal.core.model.policy_check import check_reserve
 from hal.core.model.supervision_config import SUPERVISION
 from hal.core.model.topology.tree import check_levels
@@ -560,6 +561,8 @@ NOTIFICATIONS: Final = Section(
 
 SECTIONS: Final[tuple[Section[Any], ...]] = (
     ENGINE, SERVER, STORE, ACCESS, AUDIT, LEASES, RETENTION, READERS, FILES, TOPOLOGY, NOTIFICATIONS, NODE, SUPERVISION,
+    OBSERVABILITY,
 )  # fmt: skip
-"""In the order in which they are described. `[node]` is read by agents and keepers, `[supervision]` by the supervisor;
-a controller checks them with the rest, so that a mistake in the file is found when HAL starts."""
+"""In the order in which they are described. `[node]` is read by agents and keepers, `[supervision]` by the supervisor,
+`[observability]` by the collector; a controller checks them with the rest, so that a mistake in the file is found when
+HAL starts."""

@@ -1,0 +1,49 @@
+"""`python -m hal.daemons.collector`: the collector beside the HAL of HAL_HOME, until it is stopped.
+
+`hal up --with observability` starts it. It serves REST at `observability.sock` beside the controller's socket.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Final
+
+from hal.core.model import HALError
+from hal.core.model.config_sections import read_own
+from hal.core.model.observability_config import OBSERVABILITY
+from hal.core.model.printable import printable
+from hal.daemons.collector.collector import Collector
+from hal.daemons.collector.interface import INTERFACE
+from hal.rest.daemon import serve
+from hal.rest.limits import Limits
+from hal.runtime.config_file import config_text
+from hal.runtime.home import find_home
+from hal.runtime.inheritance import confine_daemon
+from hal.runtime.interface import Runtime
+from hal.runtime.process import run
+from hal.runtime.startup import EXIT_BAD_INPUT
+
+NAME: Final = "observability"
+"""Of the plane, its process, its socket and its section of hal.toml."""
+
+
+async def main(runtime: Runtime) -> int:
+    """Collect and serve until asked to stop; returns the exit code."""
+    try:
+        section = read_own(config_text(runtime.paths.config), OBSERVABILITY, str(runtime.paths.config))
+    except HALError as error:
+        print(printable(f"hal {NAME}: {error}"), file=sys.stderr)  # noqa: T201
+        return EXIT_BAD_INPUT
+    collector = Collector(runtime, section)
+    collector.start()
+    server = await serve(runtime, INTERFACE, collector, limits=Limits(section=NAME))
+    runtime.log.info("ready")
+    await runtime.stopping.wait()
+    await server.stop()
+    await collector.stop()
+    return 0
+
+
+if __name__ == "__main__":
+    confine_daemon()
+    sys.exit(run(NAME, find_home(), main))

@@ -1,0 +1,99 @@
+"""The collector's parts together: each runs by itself, and what fails is run again while the others go on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Final
+
+from msgspec import Struct
+
+from hal.core.model import HALError, StoreError
+from hal.core.model.observability_config import ObservabilitySection
+from hal.planes.observability.part import Part
+from hal.runtime.interface import Runtime
+
+FIRST_PAUSE_MS: Final = 1_000
+LONGEST_PAUSE_MS: Final = 60_000
+SETTLED_MS: Final = 5_000
+"""A part that has failed works again once it has run for so long."""
+DIRECTORY: Final = "observability"
+"""Of its databases, below HAL_HOME."""
+
+
+class PartHealth(Struct, frozen=True, kw_only=True):
+    """How one part is."""
+
+    works: bool
+    failure: str = ""
+    """What made it fail last, while it does not work; for operators alone."""
+    values: Mapping[str, float | int | str]
+
+
+class Collector:
+    """What REST handlers ask. A part that others ask by name is an attribute."""
+
+    def __init__(self, runtime: Runtime, section: ObservabilitySection) -> None:
+        """
+        Args:
+            section: of hal.toml.
+        """
+        self.runtime, self.section = runtime, section
+        self.directory = runtime.paths.root / DIRECTORY
+        """Of the parts' databases."""
+        self.parts: tuple[Part, ...] = ()
+        """In the order in which they are shown; complete before `start`."""
+        self._failures: dict[str, str] = {}
+        """Of the parts that do not work: why."""
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        """Run all parts in the background.
+
+        Raises:
+            StoreError: the directory of their databases cannot be made.
+        """
+        try:
+            self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreError(f"{self.directory} cannot be made: {error.strerror or error}") from error
+        self._tasks = [self.runtime.spawn_task(self._keep(part), f"part {part.name}") for part in self.parts]
+
+    async def stop(self) -> None:
+        """Cancel the parts, and close what they have open."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for part in self.parts:
+            await part.close()
+
+    def health(self) -> dict[str, PartHealth]:
+        """Of each part, by name."""
+        return {
+            part.name: PartHealth(
+                works=part.name not in self._failures,
+                failure=self._failures.get(part.name, ""),
+                values=part.health(),
+            )
+            for part in self.parts
+        }
+
+    async def _keep(self, part: Part) -> None:
+        """Run a part again whenever it fails, each time after a longer pause; one that ran for a while begins anew."""
+        pause_ms = FIRST_PAUSE_MS
+        while True:
+            began_ms = self.runtime.monotonic_ms()
+            works = self.runtime.call_later(SETTLED_MS, lambda: self._failures.pop(part.name, None))
+            try:
+                await part.run()
+                failure = "it ended"
+            except Exception as error:
+                failure = error.message if isinstance(error, HALError) else f"{type(error).__name__}: {error}"
+                self.runtime.log.exception("a part of the collector failed", part=part.name)
+            finally:
+                works.cancel()
+            self._failures[part.name] = failure
+            if self.runtime.monotonic_ms() - began_ms > LONGEST_PAUSE_MS:
+                pause_ms = FIRST_PAUSE_MS
+            await self.runtime.sleep(pause_ms)
+            pause_ms = min(2 * pause_ms, LONGEST_PAUSE_MS)

@@ -1,0 +1,44 @@
+"""`GET /v1/health`: how the collector's parts are."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from msgspec import Meta, Struct
+from msgspec.structs import replace
+
+from hal.daemons.collector.collector import Collector, PartHealth
+from hal.rest.call import Call
+from hal.rest.endpoint import Endpoint
+from hal.rest.rights import EVERYBODY, Role
+
+
+class CollectorHealth(Struct, frozen=True, kw_only=True):
+    """How the collector is."""
+
+    status: Annotated[str, Meta(description="`ok`, or `degraded` while a part does not work")]
+    parts: Annotated[dict[str, PartHealth], Meta(description="by name; why one fails is shown to operators")]
+
+
+async def get_health(collector: Collector, call: Call) -> CollectorHealth:
+    """It answers with status 200 while any part of it works: a part that fails is no reason to restart the others."""
+    parts = collector.health()
+    if call.visit.identity.role is Role.USER:
+        parts = {name: replace(part, failure="") for name, part in parts.items()}
+    works = all(part.works for part in parts.values())
+    return CollectorHealth(status="ok" if works else "degraded", parts=parts)
+
+
+ROWS: Final = (
+    Endpoint(
+        method="GET",
+        path="/v1/health",
+        handler=get_health,
+        right=EVERYBODY,
+        name="health",
+        tag="service",
+        summary="Show the collector's health",
+        result=CollectorHealth,
+        for_job_tokens=True,
+    ),
+)  # fmt: skip
