@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from hal.client.rest.ask_calls import PlanInfo, WantsInfo
     from hal.client.rest.cron_calls import CronInfo, CronRunInfo
     from hal.client.rest.offer_calls import OfferInfo
+    from hal.client.rest.plane_calls import PlaneInfo
     from hal.client.rest.policy_views import LicenceInfo, PolicyChange, PolicyInfo
     from hal.client.rest.secret_calls import KeyChange, SecretInfo
     from hal.client.rest.service_calls import ServiceInfo
@@ -579,6 +580,42 @@ class AsyncClient:
         from hal.client.rest import policy_calls
 
         return list(await self.call(policy_calls.licences()))
+
+    async def planes(self) -> list[PlaneInfo]:
+        """List the planes that have announced where they are reached."""
+        from hal.client.rest import plane_calls
+
+        return list(await self.call(plane_calls.planes()))
+
+    async def announce_plane(
+        self,
+        name: str,
+        *,
+        rest: Sequence[str] = (),
+        wire: Sequence[str] = (),
+        version: str = "",
+        expires_in: str | float | None = None,
+    ) -> PlaneInfo:
+        """Announce where a plane is reached, for operators; it expires unless it is announced again.
+
+        Args:
+            rest: for people and programs: "unix:/PATH", "https://HOST:PORT".
+            wire: for HAL's processes: "unix:/PATH", "HOST:PORT".
+            expires_in: how long it holds, "90s" or seconds; None: one minute.
+        """
+        from hal.client.rest import plane_calls
+
+        return await self.call(plane_calls.announce(name, rest=rest, wire=wire, version=version, expires_in=expires_in))
+
+    async def withdraw_plane(self, name: str) -> PlaneInfo:
+        """Withdraw a plane, and return what was known of it.
+
+        Raises:
+            NotFoundError: it is not announced.
+        """
+        from hal.client.rest import plane_calls
+
+        return await self.call(plane_calls.withdraw(name))
 
     async def advice(self) -> list[AdviceInfo]:
         """List the kinds of advice that are held."""

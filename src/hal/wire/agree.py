@@ -61,6 +61,8 @@ RELAYS = "relays"
 others are not asked to."""
 FILES = "files"
 """The agent has a file service; to another one, no step of a job that ships files, or has some collected, is sent."""
+PLANES = "planes"
+"""The agent is told which planes have announced where they are dialled."""
 FEATURES: tuple[str, ...] = (
     CREDIT,
     HEALTH,
@@ -74,6 +76,7 @@ FEATURES: tuple[str, ...] = (
     RANKS,
     RELAYS,
     FILES,
+    PLANES,
 )
 """Features beyond the wire version that this code knows."""
 

@@ -52,12 +52,14 @@ from hal.wire.frames.agent_keeper import (
     Usage,
 )
 from hal.wire.frames.controller_agent import (
+    AnnouncedPlane,
     FailingCheck,
     Gates,
     Health,
     JobNodes,
     JobSecrets,
     OpenStream,
+    Planes,
     Readiness,
     Secrets,
     StepGate,
@@ -307,6 +309,7 @@ EXAMPLES: tuple[Frame, ...] = (
         cgroups=("/sys/fs/cgroup/hal/s1/cgroup.procs",),
         cpus=(2, 3),
     ),
+    Planes(planes=(AnnouncedPlane("prices", ("unix:/run/hal/prices-wire.sock", "head.example.org:7431")),)),
     OpenStream(
         request=9,
         step=_STEP,

@@ -33,7 +33,7 @@ from hal.wire.frames.agent_keeper import (
     Stop,
     Usage,
 )
-from hal.wire.frames.controller_agent import FailingCheck, Health, Readiness, Secrets, StepReadiness
+from hal.wire.frames.controller_agent import FailingCheck, Health, Planes, Readiness, Secrets, StepReadiness
 from hal.wire.frames.conversation import Frame
 from hal.wire.frames.hello import Goodbye, HeldStep, Hello, Welcome
 from hal.wire.roles import Role
@@ -90,6 +90,8 @@ class ScriptedAgent:
         self.welcome: Welcome | None = None
         self.resized: list[int] = []
         """New walltimes, in order."""
+        self.planes: list[Planes] = []
+        """What it was told of planes, in order."""
         self.forgets: list[Forget] = []
         """What it was asked to delete, in order."""
         self.answers_forgets = True
@@ -198,6 +200,8 @@ class ScriptedAgent:
         if self.deaf:
             return
         match frame:
+            case Planes():
+                self.planes.append(frame)
             case Start():
                 self.templates.extend(frame.templates)
                 for start in frame.steps:

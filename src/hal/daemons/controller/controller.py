@@ -281,6 +281,7 @@ class Controller:
         notifying = self._runtime.spawn_task(self.api.notices.run(), "notify")
         submitting = self._runtime.spawn_task(self.api.periodic.submission.run(), "periodic-jobs")
         files = self._runtime.spawn_task(self.api.files.keep(), "keep-files")
+        self.api.planes.begin()
         try:
             await self._loop.run()
             await self._flusher.drained()
@@ -292,6 +293,7 @@ class Controller:
             submitting.cancel()
             files.cancel()
             notifying.cancel()
+            self.api.planes.close()
             flushing.cancel()
             self._engine.close()
 

@@ -14,6 +14,7 @@ from msgspec import Meta, Struct
 from hal.core.lifecycle.gates import GateState
 from hal.core.model import StepId
 from hal.core.model.gate import GatePhase
+from hal.core.model.plane_addresses import MAX_ADDRESSES, MAX_ANNOUNCED
 from hal.core.model.secret import MAX_JOB_SECRETS, MAX_SECRET_BYTES
 from hal.wire.bounds import MAX_CHECKS, MAX_COUNT, MAX_ITEMS, MAX_STEP_PORTS, MAX_WORDS, Amount, Count, Name, Port, Text
 from hal.wire.frames.agent_keeper import AgentKeeperFrame
@@ -141,6 +142,24 @@ class Secrets(Frame, frozen=True, kw_only=True):
         return f"Secrets(values={len(self.values)}, jobs={[one.job for one in self.jobs]})"
 
 
+class AnnouncedPlane(Struct, frozen=True, array_like=True, gc=False):
+    """A plane that agents may dial."""
+
+    name: Name
+    wire: Annotated[tuple[Name, ...], Meta(max_length=MAX_ADDRESSES)]
+    """`unix:/PATH` on the controller's host, or `HOST:PORT` for TLS; the first that the node can use."""
+
+
+class Planes(Frame, frozen=True, kw_only=True):
+    """Controller to agent, feature `planes`: all planes that have announced themselves. Sent after the welcome, and
+    when that changes."""
+
+    planes: Annotated[tuple[AnnouncedPlane, ...], Meta(max_length=MAX_ANNOUNCED)] = ()
+    settled: bool = True
+    """A plane that is not named is not there any more. False: the controller began lately, and may not have heard of
+    all; what an agent knows of others holds."""
+
+
 class StreamKind(StrEnum):
     """What a stream to a step is for."""
 
@@ -226,6 +245,7 @@ ControllerAgentFrame = (
     | Readiness
     | JobNodes
     | Secrets
+    | Planes
     | OpenStream
     | StreamOpened
     | OpenFiles

@@ -22,6 +22,7 @@ from hal.daemons.controller.api.endpoints.nodes import NODES
 from hal.daemons.controller.api.endpoints.offers import OFFERS
 from hal.daemons.controller.api.endpoints.outputs import OUTPUTS
 from hal.daemons.controller.api.endpoints.periodic import PERIODIC
+from hal.daemons.controller.api.endpoints.planes import PLANES
 from hal.daemons.controller.api.endpoints.policy import POLICY, QUEUES
 from hal.daemons.controller.api.endpoints.readers import READERS
 from hal.daemons.controller.api.endpoints.secrets import SECRETS
@@ -64,6 +65,7 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     *EVENTS,
     *READERS,
     *STATUS,
+    *PLANES,
     description_row(document),
     *POLICY,
     *ADVICE,

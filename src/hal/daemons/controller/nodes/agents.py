@@ -80,6 +80,7 @@ from hal.wire.agree import (
     HOSTFILES,
     JOB_GATES,
     OUTPUTS,
+    PLANES,
     QUARANTINED,
     RANKS,
     RELAYS,
@@ -114,6 +115,7 @@ from hal.wire.frames.controller_agent import (
     Gates,
     Health,
     OpenStream,
+    Planes,
     Readiness,
     StreamOpened,
 )
@@ -154,6 +156,8 @@ class Agents:
         self._links: dict[str, Link] = {}
         self._numbers = RequestNumbers(committer)
         self._raises = Bucket(runtime.monotonic_ms, RAISES, RAISES_PER_S)
+        self._planes = Planes(settled=False)
+        """What agents are told of planes."""
         self._resources: set[str] = set()
         """Names of what nodes have offered so far."""
         self.on_lie: Callable[[str, str], None] = lambda node, reason: None
@@ -286,6 +290,13 @@ class Agents:
         link = self._links.get(node)
         return link is not None and self._send(link, frame)
 
+    def tell_planes(self, planes: Planes) -> None:
+        """Tell all agents, and those that dial from now on, which planes are there."""
+        self._planes = planes
+        for link in self._links.values():
+            if link.hears_planes:
+                self._send(link, planes)
+
     def forget(self, node: str) -> None:
         """The node was removed: its agent is notified, and does not dial again by itself."""
         link = self._links.pop(node, None)
@@ -344,6 +355,7 @@ class Agents:
         link.lacks = frozenset(STEP_FEATURES) - set(features)
         link.opens_ranks = RANKS in features
         link.meets = RELAYS in features
+        link.hears_planes = PLANES in features
         link.log.info("a node dialled", boot_id=hello.boot_id, held=len(hello.held))
         await connection.send(
             Welcome(
@@ -357,6 +369,8 @@ class Agents:
                 pid=self._runtime.pid,
             )
         )
+        if link.hears_planes and link.connection is connection:
+            self._send(link, self._planes)
         labels = {one_line(key, MAX_KEY): one_line(text, MAX_LABEL) for key, text in hello.labels.items() if key}
         labels[NODE_LABEL] = hello.name  # whatever it says: jobs exclude nodes by it
         labels[CORES_LABEL] = format_amount("cpu", hello.capacity.get("cpu", 0))  # jobs for whole nodes choose by it

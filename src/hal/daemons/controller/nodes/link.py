@@ -63,6 +63,8 @@ class Link:
         """Its agent begins the ranks of a launch."""
         self.meets = False
         """Its agent meets clients at a relay, and has a certificate for streams in any case."""
+        self.hears_planes = False
+        """Its agent is told which planes are there."""
         self.elsewhere = False
         """Another kernel's boot than this process's: a loss of power here does not end its steps."""
 

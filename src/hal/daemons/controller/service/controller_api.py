@@ -9,6 +9,7 @@ from hal.daemons.controller.service.access.logins import Logins
 from hal.daemons.controller.service.access.secrets import Secrets
 from hal.daemons.controller.service.access.tokens import Tokens
 from hal.daemons.controller.service.advice.advice import Advice
+from hal.daemons.controller.service.announced_planes import AnnouncedPlanes
 from hal.daemons.controller.service.ask import Ask
 from hal.daemons.controller.service.attempts import Attempts
 from hal.daemons.controller.service.feed import Feed
@@ -48,6 +49,7 @@ class ControllerApi:
         self.delegations = Delegations(lambda: parts.plane.policy)
         self.delegated = Delegated(parts, self.policy)
         self.advice = Advice(parts)
+        self.planes = AnnouncedPlanes(parts)
         self.tokens = Tokens(parts)
         self.logins = Logins(parts, self.tokens)
         self.join_tokens = JoinTokens(parts)
