@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import click
 
@@ -15,10 +15,16 @@ from hal.cli.kit.screen import Screen
 
 if TYPE_CHECKING:
     from hal.client.job import Job
+    from hal.core.model import HALError
+
+DEFAULT_LINES: Final = 50
+MAX_LINES: Final = 100_000
+"""Of one search."""
 
 
 @command(
     "logs",
+    output=True,
     examples="""
     hal logs 42
     hal logs -f 42                # until the task ends
@@ -27,9 +33,12 @@ if TYPE_CHECKING:
     hal logs 42 --failed          # of the tasks that failed or timed out
     hal logs 42 --rank 2 --tail 20
     hal logs 42 --raw             # byte for byte, whoever owns the job
+    hal logs --search 'cuda_error' --since 1h            # in what all your jobs have printed
+    hal logs --search '"out of memory" -warning' --job 42
+    hal logs --search '' --component controller --severity warning
     """,
 )
-@click.argument("job", metavar="JOB[.TASKS]")
+@click.argument("job", metavar="JOB[.TASKS]", required=False)
 @click.option("-f", "--follow", is_flag=True, help="Keep printing until the task has ended.")
 @click.option("--stderr", "only_err", is_flag=True, help="Only its stderr, printed on stdout.")
 @click.option("--stream", type=click.Choice(["stdout", "stderr", "both"]), help="Stream to print (default: both).")
@@ -39,10 +48,23 @@ if TYPE_CHECKING:
 @click.option("--attempt", type=click.IntRange(1), metavar="N", help="Attempt to print (default: the latest).")
 @click.option("--tail", type=click.IntRange(0), metavar="N", help="Only the last N lines.")
 @click.option("--raw", is_flag=True, help="Print byte for byte on a terminal, too, even for jobs of other users.")
+@click.option(
+    "--search", metavar="TEXT", help='Search what the collector has kept: words, "a phrase", word*, -word, OR.'
+)
+@click.option("--since", metavar="TIME", help="With --search: lines since then: 1h or 2d ago, 08:00, yesterday.")
+@click.option("--until", metavar="TIME", help="With --search: lines before then.")
+@click.option("--job", "of_job", metavar="JOB", help="With --search: of this job.")
+@click.option("--node", metavar="NAME", help="With --search: from this node.")
+@click.option("--component", metavar="NAME", help="With --search: `step` for what jobs print, or a process of HAL.")
+@click.option("--severity", metavar="LEVEL", help="With --search: at least debug, info, warning or error.")
+@click.option("-n", "--limit", type=click.IntRange(1, MAX_LINES), help=f"With --search: most lines (default: {DEFAULT_LINES}).")  # fmt: skip  # noqa: E501
+@click.option(
+    "--collector", metavar="URL", help="The collector (default: $HAL_COLLECTOR, else the one beside this HAL)."
+)
 @pass_screen
 def logs(
     screen: Screen,
-    job: str,
+    job: str | None,
     follow: bool,
     only_err: bool,
     stream: str | None,
@@ -52,6 +74,15 @@ def logs(
     attempt: int | None,
     tail: int | None,
     raw: bool,
+    search: str | None,
+    since: str | None,
+    until: str | None,
+    of_job: str | None,
+    node: str | None,
+    component: str | None,
+    severity: str | None,
+    limit: int | None,
+    collector: str | None,
 ) -> None:
     """Of several tasks, each line begins with the number of its task.
 
@@ -59,8 +90,24 @@ def logs(
     a job has named files of its own (--stdout), a note names them.
 
     On a terminal, escape sequences in the output of other users' jobs are shown as text.
+
+    If the node of a job is lost, or its output was deleted, what the collector has kept is printed; a note says so.
+    --search looks through what the collector keeps of all your jobs, for operators of all jobs and of HAL's processes.
     """
-    from hal.core.model import parse_tasks_ref
+    if search is not None:
+        if of_job is not None and job is not None:
+            raise click.UsageError(f"the job is named twice, by {job} and by --job {of_job}; name it once")
+        _search(screen, search, job or of_job, task, since, until, node, component, severity, limit, collector)
+        return
+    if job is None:
+        raise click.UsageError("name a JOB, or what to look for: --search TEXT")
+    used = {"--since": since, "--until": until, "--job": of_job, "--node": node, "--component": component,
+            "--severity": severity, "--limit": limit}  # fmt: skip
+    if named := next((name for name, value in used.items() if value is not None), ""):
+        raise click.UsageError(f"{named} goes with --search")
+    if screen.plain:
+        raise click.UsageError("-o goes with --search; an output is printed as it is")
+    from hal.core.model import NotFoundError, UnreachableError, parse_tasks_ref
     from hal.core.model.index_ranges import text_of
 
     ref = parse_tasks_ref(job)
@@ -98,7 +145,11 @@ def logs(
     copies = [_Copy(handle, name, which, rank, attempt, tail, follow, targets[name], foreign) for name in streams]
     if not follow:
         for copy in copies:
-            copy()
+            try:
+                copy()
+            except (NotFoundError, UnreachableError) as error:
+                if copy.any or not _print_kept(screen, copy, error, collector):
+                    raise
     else:
         _copy_together(copies)
     if not any(copy.any for copy in copies) and (said := _never_ran(handle, which)):
@@ -107,6 +158,53 @@ def logs(
         screen.note(f"task {number}.{which}: {place}")
     if gone := [copy.dropped for copy in copies if copy.dropped]:
         screen.note(f"task {number}.{which}: the oldest {' and '.join(gone)} were dropped (outputs are bounded)")
+
+
+def _search(
+    screen: Screen,
+    text: str,
+    job: str | None,
+    task: int | None,
+    since: str | None,
+    until: str | None,
+    node: str | None,
+    component: str | None,
+    severity: str | None,
+    limit: int | None,
+    collector: str | None,
+) -> None:
+    from hal.cli.jobs.log_search import print_found
+    from hal.cli.kit.instants import ago_ms
+    from hal.core.model import parse_tasks_ref
+
+    filters: dict[str, Any] = {
+        "query": text, "task": task, "node": node, "component": component, "severity": severity,
+    }  # fmt: skip
+    if job is not None:
+        ref = parse_tasks_ref(job)
+        filters["job"] = ref.job
+        if ref.ranges:
+            if ref.task is None:
+                raise click.UsageError("a search is about one task, or all of them")
+            filters["task"] = ref.task
+    if since is not None:
+        filters["since_ms"] = ago_ms(since, "--since")
+    if until is not None:
+        filters["until_ms"] = ago_ms(until, "--until")
+    print_found(screen, filters, limit or DEFAULT_LINES, collector or "")
+
+
+def _print_kept(screen: Screen, copy: _Copy, error: HALError, collector: str | None) -> bool:
+    """Print what the collector has of an output that cannot be read at its node; returns whether it has any."""
+    from hal.core.model import HALError
+
+    try:
+        some = copy.kept(screen, collector or "")
+    except HALError:
+        return False  # the first error says more
+    if some:
+        screen.note(f"{error}; printed as far as the collector has kept it")
+    return some
 
 
 def _never_ran(job: Job, task: int) -> str:
@@ -169,6 +267,24 @@ class _Copy:
         if self._terminal is not None:
             self._to.write(self._terminal.shown(b"", last=True))
             self._to.flush()
+
+    def filters(self) -> dict[str, Any]:
+        """The output, as the collector's REST names it."""
+        return {"task": self._task, "rank": self._rank, "attempt": self._attempt, "stream": self._stream}
+
+    def kept(self, screen: Screen, collector: str) -> bool:
+        """Copy what the collector has kept instead; returns whether it has any.
+
+        Raises:
+            HALError: there is no collector, or it has nothing.
+        """
+        from hal.cli.jobs.log_search import kept_pieces
+
+        for piece in kept_pieces(screen, self._job.id, self.filters(), tail=self._tail, url=collector):
+            self.any = True
+            self._to.write(piece if self._terminal is None else self._terminal.shown(piece))
+        self._to.flush()
+        return self.any
 
     @property
     def elsewhere(self) -> str:

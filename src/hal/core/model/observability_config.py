@@ -6,11 +6,29 @@ from typing import Final
 
 from msgspec import Struct
 
-from hal.core.model.config_sections import Section
+from hal.core.model.config_sections import HIDDEN, Section
+from hal.core.model.log_config import LogsSection, TracesSection, check_logs, check_traces
 
 
 class ObservabilitySection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`[observability]`"""
+
+    logs: LogsSection = LogsSection()
+    traces: TracesSection = TracesSection()
+
+
+def check_observability(section: ObservabilitySection) -> None:
+    """
+    Raises:
+        SpecError: a value is out of range; names it.
+    """
+    check_logs(section.logs)
+    check_traces(section.traces)
+
+
+def _hidden(headers: dict[str, str]) -> dict[str, str]:
+    """Headers without what may be a credential."""
+    return dict.fromkeys(headers, HIDDEN)
 
 
 OBSERVABILITY: Final = Section(
@@ -18,4 +36,6 @@ OBSERVABILITY: Final = Section(
     kind=ObservabilitySection,
     reader="observability",
     about="The collector (`hal up --with observability`).",
+    check=check_observability,
+    secrets={"logs.otlp.headers": _hidden, "traces.otlp.headers": _hidden},
 )

@@ -12,7 +12,7 @@ from hal.core.model import HALError
 from hal.core.model.config_sections import read_own
 from hal.core.model.observability_config import OBSERVABILITY
 from hal.core.model.printable import printable
-from hal.daemons.collector.collector import Collector
+from hal.daemons.collector.assembly import assemble
 from hal.daemons.collector.interface import INTERFACE
 from hal.rest.daemon import serve
 from hal.rest.limits import Limits
@@ -34,7 +34,7 @@ async def main(runtime: Runtime) -> int:
     except HALError as error:
         print(printable(f"hal {NAME}: {error}"), file=sys.stderr)  # noqa: T201
         return EXIT_BAD_INPUT
-    collector = Collector(runtime, section)
+    collector = assemble(runtime, section)
     collector.start()
     server = await serve(runtime, INTERFACE, collector, limits=Limits(section=NAME))
     runtime.log.info("ready")
