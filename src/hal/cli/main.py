@@ -33,6 +33,7 @@ COMMANDS = {
     "submit": Lazy("hal.cli.jobs.submit:submit", "Submit jobs from files, a script or a command.", _JOBS),
     "cron": Lazy("hal.cli.jobs.cron:cron", "Manage periodic jobs.", _JOBS),
     "jobs": Lazy("hal.cli.jobs.job_list:jobs", "List jobs.", _JOBS),
+    "top": Lazy("hal.cli.top.top:top", "Watch nodes, queues and jobs on this terminal.", _JOBS),
     "show": Lazy("hal.cli.jobs.show:show", "Show a job or a task in full.", _JOBS),
     "why": Lazy("hal.cli.jobs.why:why", "Explain why a job is not running.", _JOBS),
     "logs": Lazy("hal.cli.jobs.logs:logs", "Print the output of a job.", _JOBS),

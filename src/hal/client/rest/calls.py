@@ -285,6 +285,11 @@ def nodes() -> Call[tuple[NodeInfo, ...]]:
     return Call(get("/v1/nodes"), list_reader("nodes", NodeInfo))
 
 
+def nodes_page(*, limit: int, cursor: str = "") -> Call[Page[NodeInfo]]:
+    """GET /v1/nodes, a page of them by name."""
+    return Call(paged("/v1/nodes", {}, limit, cursor), page_reader("nodes", NodeInfo))
+
+
 def node(name: str) -> Call[NodeInfo]:
     """GET /v1/nodes/{name}"""
     return Call(get(f"/v1/nodes/{_part(name)}"), reader(NodeInfo))

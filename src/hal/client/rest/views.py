@@ -229,6 +229,8 @@ class QueueInfo(View, frozen=True, kw_only=True):
     pending: int = 0
     running: int = 0
     held: int = 0
+    oldest_ms: int | None = None
+    """Since when the job that has waited longest could have started, of those of which nothing runs."""
     default_walltime: Duration | None = None
     max_walltime: Duration | None = None
 
@@ -386,8 +388,12 @@ class HealthInfo(View, frozen=True, kw_only=True):
 
     status: str
     version: str = ""
+    now_ms: int = 0
+    """The controller's time."""
     jobs: dict[str, int] = {}
     """Live jobs by state."""
+    nodes: dict[str, int] = {}
+    """Nodes by state."""
     lost_after_ms: int = 0
     """How long after a node was last heard its tasks with `on_node_lost: requeue` run elsewhere."""
     warnings: tuple[str, ...] = ()

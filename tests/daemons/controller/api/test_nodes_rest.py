@@ -227,3 +227,40 @@ def test_what_ran_on_a_machine_that_is_gone_runs_elsewhere_at_once(hal_home: Pat
         await gone.until(lambda a: not a.running)
 
     on_controller(hal_home, body)
+
+
+def test_nodes_are_listed_in_pages_by_name(hal_home: Path) -> None:
+    """Three nodes, two a page; without a limit all of them come at once."""
+
+    async def body(hal: Running) -> None:
+        for name in ("c", "a", "b"):
+            await hal.agent(name)
+        first = (await hal.http.get("/v1/nodes?limit=2")).json()
+        rest = (await hal.http.get(f"/v1/nodes?limit=2&cursor={first['cursor']}")).json()
+        every = (await hal.http.get("/v1/nodes")).json()
+        assert [[node["name"] for node in page["nodes"]] for page in (first, rest, every)] == [
+            ["a", "b"],
+            ["c"],
+            ["a", "b", "c"],
+        ]
+        assert (first["cursor"], rest["cursor"], every["cursor"]) == ("b", None, None)
+
+    on_controller(hal_home, body)
+
+
+def test_a_queue_says_since_when_its_oldest_job_waits(hal_home: Path) -> None:
+    """Of the jobs of which nothing runs; a held one does not wait."""
+
+    async def body(hal: Running) -> None:
+        async def oldest() -> int | None:
+            queues = (await hal.http.get("/v1/queues")).json()["queues"]
+            found: int | None = queues[0]["oldest_ms"]
+            return found
+
+        assert await oldest() is None
+        (first,) = await hal.submit({**SLEEP, "request": {"cpu": 4}, "wait_for_change": True})
+        await hal.submit({**SLEEP, "request": {"cpu": 4}, "wait_for_change": True}, {**SLEEP, "hold": True})
+        submitted_ms = (await hal.http.get(f"/v1/jobs/{first}")).json()["submit_ms"]
+        assert await oldest() == submitted_ms
+
+    on_controller(hal_home, body)

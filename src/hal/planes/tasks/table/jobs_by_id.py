@@ -210,6 +210,11 @@ class JobsById:
         """Whose jobs in columns there are, and how many; each is one task that waits."""
         return [found for columns in self.in_columns for found in columns.owners()]
 
+    def queues_in_columns(self) -> list[tuple[str, int, int]]:
+        """The queues of jobs in columns, how many each has, and since when the first of them could have started; a
+        queue may come more than once."""
+        return [found for columns in self.in_columns for found in columns.queues()]
+
     def _columns_with(self, job: int) -> PendingJobs | None:
         """The columns in which it is."""
         at = bisect_right(self._firsts, job) - 1

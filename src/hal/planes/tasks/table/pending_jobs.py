@@ -103,6 +103,17 @@ class PendingJobs:
             found.append((Owner(queue, account, user, self.columns.asks[of_ask].qos), int(count)))
         return found
 
+    def queues(self) -> list[tuple[str, int, int]]:
+        """Their queues, how many of them each has, and since when the first of those could have started."""
+        indices = self._indices()
+        names, of_owner = _coded([queue for queue, _, _ in self.columns.owners])
+        queue = of_owner[np.frombuffer(self.columns.owner, np.int32)[indices]]
+        first_ms = np.full(len(names), INF, np.int64)
+        np.minimum.at(first_ms, queue, np.frombuffer(self.columns.eligible_ms, np.int64)[indices])
+        counts = np.bincount(queue, minlength=len(names))
+        rows = zip(names, counts.tolist(), first_ms.tolist(), strict=True)
+        return [(name, count, at_ms) for name, count, at_ms in rows if count]
+
     def names(self) -> Iterator[tuple[tuple[str, str], list[int]]]:
         """(user, name) of those that have one, and their ids, ascending; a pair may come more than once."""
         columns = self.columns

@@ -8,7 +8,16 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hal.daemons.controller.api.endpoints.endpoint import DEFAULT_WAIT_S, NODE, TIMEOUT, Endpoint, body_of
+from hal.daemons.controller.api.endpoints.endpoint import (
+    DEFAULT_WAIT_S,
+    LIMIT,
+    NODE,
+    TEXT,
+    TIMEOUT,
+    Endpoint,
+    Param,
+    body_of,
+)
 from hal.daemons.controller.api.requests.call import Call
 from hal.daemons.controller.service.controller_api import ControllerApi
 from hal.daemons.controller.service.nodes.nodes import (
@@ -27,14 +36,18 @@ from hal.rest.rights import EVERYBODY, OPERATORS, OWNERS, Reach
 
 
 class NodesList(Struct, frozen=True, kw_only=True):
-    """All nodes by name."""
+    """Nodes by name."""
 
     nodes: list[NodeView]
+    cursor: str | None = None
+    """With `limit`: asks for the next page; null at the end."""
 
 
 async def list_nodes(api: ControllerApi, call: Call) -> object:
-    """Return all nodes."""
-    return NodesList(nodes=api.nodes.all(to_all=_as_all(call)))
+    """Return all nodes, or a page of them."""
+    limit = call.params.limit() if call.params.text("limit") else None
+    found = api.nodes.all(to_all=_as_all(call), after=call.params.text("cursor"), limit=limit)
+    return NodesList(nodes=found, cursor=found[-1].name if found and len(found) == limit else None)
 
 
 async def get_node(api: ControllerApi, call: Call) -> object:
@@ -116,6 +129,8 @@ NODES: Final = (
         name="listNodes",
         tag="nodes",
         summary="List all nodes",
+        text="By name; with `limit` a page of them.",
+        params=(LIMIT, Param(name="cursor", text="as the page before called it", schema=TEXT)),
         result=NodesList,
     ),
     Endpoint(

@@ -245,11 +245,18 @@ class Nodes:
 
     # ── read ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def all(self, *, to_all: bool = False) -> list[NodeView]:
-        """All nodes by name; `to_all`: as everybody may see them, without jobs."""
+    def all(self, *, to_all: bool = False, after: str = "", limit: int | None = None) -> list[NodeView]:
+        """Nodes by name.
+
+        Args:
+            to_all: as everybody may see them, without jobs.
+            after: only those behind this name.
+            limit: the first so many of these; None: all.
+        """
         running = self._parts.plane.tally_nodes()
-        rows = sorted(self._parts.plane.nodes.items())
-        return [self._node(row, running.get(name, 0), to_all) for name, row in rows]
+        nodes = self._parts.plane.nodes
+        names = sorted(name for name in nodes if name > after)[:limit]
+        return [self._node(nodes[name], running.get(name, 0), to_all) for name in names]
 
     def get(self, name: str, *, to_all: bool = False) -> NodeView:
         """One node; `to_all`: as for `all`.

@@ -182,6 +182,7 @@ class Policies:
                     pending=tally.pending,
                     held=tally.held,
                     running=tally.active,
+                    oldest_ms=tally.oldest_ms,
                 )
             )
         return out

@@ -84,3 +84,6 @@ class QueueView(Struct, frozen=True, kw_only=True):
     pending: int
     held: int
     running: int
+    oldest_ms: int | None
+    """Since when the job that has waited longest could have started, of those of which nothing runs; null: none waits.
+    """

@@ -1,0 +1,1 @@
+"""`hal top`: what the cluster does, live, on a terminal."""
