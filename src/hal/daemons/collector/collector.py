@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from hal.core.model import HALError, StoreError
 from hal.core.model.observability_config import ObservabilitySection
+from hal.daemons.collector.reception import Reception
 from hal.planes.observability.logs.part import LogsPart
 from hal.planes.observability.part import Part
 from hal.runtime.interface import Runtime
@@ -43,6 +44,8 @@ class Collector:
         self.directory = runtime.paths.root / DIRECTORY
         """Of the parts' databases."""
         self.logs: LogsPart | None = None
+        self.reception = Reception(runtime)
+        """What agents and others send: `reception.received("lines", callback)`."""
         self.parts: tuple[Part, ...] = ()
         """In the order in which they are shown; complete before `start`."""
         self._failures: dict[str, str] = {}

@@ -78,8 +78,8 @@ class Series(Struct, frozen=True, array_like=True):
 
 
 class SeriesTable(Frame, frozen=True, kw_only=True):
-    """Numbers for series: `first` and the following ones. They hold on this connection. A table that begins at 0 makes
-    all earlier numbers invalid."""
+    """Numbers for series: `first` and the following ones, without a gap behind those before. They hold on this
+    connection. A table that begins at 0 makes all earlier numbers invalid."""
 
     first: SeriesNumber
     series: Annotated[tuple[Series, ...], Meta(max_length=MAX_TABLE_SERIES)]
