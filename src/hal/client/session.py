@@ -27,8 +27,8 @@ from hal.core.model.errors import SpecError
 from hal.runtime.commands import CommandEnd, run_command
 from hal.runtime.session_file import SessionFile, read_session_file
 from hal.runtime.shared_values import SharedValue, take_used
-from hal.runtime.task_context import depth_of_children, session_of_worker
-from hal.wire.frames.sessions import MAX_ATTEMPTS, MAX_PRIORITY
+from hal.runtime.task_context import depth_of_children, initializer_of_task, session_of_worker, state_of_key
+from hal.wire.frames.sessions import MAX_ATTEMPTS, MAX_KEY, MAX_PRIORITY
 
 __all__ = [
     "CommandEnd",
@@ -40,6 +40,7 @@ __all__ = [
     "TaskQuarantinedError",
     "TaskTimeoutError",
     "current_session",
+    "key_state",
     "open_session",
 ]
 
@@ -87,15 +88,38 @@ def current_session() -> Session:
     found = session_of_worker()
     if found is None or not depth_of_children():
         raise RuntimeError("only a task of a session has a session of its own")
+    begun = initializer_of_task()
+    key = begun.key if begun is not None else ""
     with _opening:
-        if not _opened:
-            _opened.append(SessionCore(found[0], worker=found[1]))
-        return Session(_opened[0])
+        core = _opened.get(key)
+        if core is None:
+            core = _opened[key] = SessionCore(
+                found[0],
+                worker=found[1],
+                initializer=begun.initializer if begun is not None else None,
+                arguments=begun.arguments if begun is not None else (),
+                initialized=key,
+            )
+        return Session(core)
+
+
+def key_state() -> dict[Any, Any]:
+    """What this worker keeps of the key of the task that calls this: a dictionary, which is empty at first.
+
+    It is there for further tasks of the key as long as its worker is.
+
+    Raises:
+        RuntimeError: no task calls, or one without a key.
+    """
+    found = state_of_key()
+    if found is None:
+        raise RuntimeError("only a task with a key has a state: submit it with session.options(key=…)")
+    return found
 
 
 _opening = threading.Lock()
-_opened: list[SessionCore] = []
-"""Of this process, if it is a worker, once a task has asked for it."""
+_opened: dict[str, SessionCore] = {}
+"""Of this process, if it is a worker, once a task has asked for it: by the initialiser that its tasks have."""
 
 
 class Session(Executor):
@@ -119,6 +143,8 @@ class Session(Executor):
         once: bool | None = None,
         timeout: float | None = None,
         tags: str | Iterable[str] | None = None,
+        shape: str | None = None,
+        key: str | None = None,
     ) -> Session:
         """Return the same session with other options for the tasks that are submitted through it.
 
@@ -129,6 +155,9 @@ class Session(Executor):
             timeout: seconds that a task may run; then it is ended with its worker, and fails with `TaskTimeoutError`.
                 0: as long as it takes.
             tags: texts by which you tell tasks apart in `failures`, `numbers` and `hal session show`.
+            shape: of the slots in which the tasks may run; '': that of the session itself.
+            key: tasks of one key run one by one, in the order in which this client submits them, in the same worker as
+                long as it is there; what it keeps of them is `key_state()`. '': in any worker.
         Raises:
             SpecError: a value is out of its range.
         """
@@ -138,6 +167,13 @@ class Session(Executor):
             raise SpecError(f"{attempts} attempts of a task", hint=f"between 1 and {MAX_ATTEMPTS}")
         if timeout is not None and not 0 <= timeout <= MAX_TIMEOUT_S:
             raise SpecError(f"a timeout of {timeout:g} s", hint=f"between 0 and {MAX_TIMEOUT_S}")
+        if shape and shape not in (known := self._core.session.shapes):
+            raise SpecError(
+                f"the session has no slots of shape '{shape}'",
+                hint=f"shapes: {', '.join(known)}" if known else "client.session(shapes=…) declares shapes",
+            )
+        if key is not None and len(key) > MAX_KEY:
+            raise SpecError(f"a key of {len(key)} characters", hint=f"at most {MAX_KEY}")
         old = self._options
         return Session(
             self._core,
@@ -147,6 +183,8 @@ class Session(Executor):
                 once=old.once if once is None else once,
                 timeout_ms=old.timeout_ms if timeout is None else math.ceil(timeout * 1_000),
                 tags=old.tags if tags is None else tags_from(tags),
+                shape=old.shape if shape is None else shape,
+                key=old.key if key is None else key,
             ),
         )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import faulthandler
 import os
 import signal
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 MAX_BYTES: Final = 12_000
@@ -19,13 +20,13 @@ class Death(NamedTuple):
     """How a process ended.
 
     Attributes:
-        number: of the process, as it has called itself; 0: it never did.
+        numbers: of the process, as it has called itself; none: it never did.
         code: its exit code; negative: the signal that has ended it.
         how: for people.
         left: Python's traceback, where there is one.
     """
 
-    number: int
+    numbers: tuple[int, ...]
     code: int
     how: str
     left: str
@@ -37,9 +38,9 @@ class LastWords:
     def __init__(self) -> None:
         self._fd = os.memfd_create("hal-last-words")
 
-    def begin(self, number: int) -> None:
-        """In the process that runs: this is its number; where it is when a fault ends it is written from now on."""
-        os.pwrite(self._fd, f"{number}\n".encode(), 0)
+    def begin(self, numbers: Iterable[int]) -> None:
+        """In the process that runs: these are its numbers; where it is when a fault ends it is written from now on."""
+        os.pwrite(self._fd, f"{' '.join(map(str, numbers))}\n".encode(), 0)
         os.lseek(self._fd, 0, os.SEEK_END)
         faulthandler.enable(self._fd, all_threads=False)
 
@@ -52,8 +53,8 @@ class LastWords:
         data = os.pread(self._fd, MAX_BYTES, 0)
         os.ftruncate(self._fd, 0)
         os.lseek(self._fd, 0, os.SEEK_SET)
-        number, _, left = data.decode(errors="replace").partition("\n")
-        known = int(number) if number.isascii() and number.isdecimal() else 0
+        first, _, left = data.decode(errors="replace").partition("\n")
+        known = tuple(int(one) for one in first.split() if one.isascii() and one.isdecimal())
         return Death(known, code, ending_of(code), left.strip())
 
 

@@ -58,6 +58,8 @@ class SessionFile(msgspec.Struct, frozen=True, kw_only=True):
     """Certificate and key of the side that this file is for: the broker, or all who dial it."""
     journal: Path_ = ""
     """A directory of this session alone; with one it is durable."""
+    shapes: Annotated[tuple[Annotated[str, Meta(max_length=32, pattern="^[a-z0-9-]+$")], ...], Meta(max_length=15)] = ()
+    """Shapes of its slots, beside that of the session itself."""
     linger_s: Annotated[int, Meta(ge=0, le=86_400 * 30)] = 0
     """The broker ends when it has had no client for so long; 0: only when it is stopped."""
     passing: bool = False

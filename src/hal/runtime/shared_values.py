@@ -20,7 +20,18 @@ class _Used(threading.local):
 
 _used = _Used()
 _NONE: Final[frozenset[int]] = frozenset()
+
+
+class _Resolving(threading.local):
+    """Who resolves references in this thread."""
+
+    def __init__(self) -> None:
+        self.function: Callable[[int], Any] | None = None
+
+
+_resolving = _Resolving()
 _resolve: Callable[[int], Any] | None = None
+"""In threads that tasks have started."""
 
 
 class SharedValue:
@@ -55,12 +66,13 @@ def resolve(ref: int) -> Any:
     Raises:
         RuntimeError: this process is not a worker.
     """
-    if _resolve is None:
+    function = _resolving.function or _resolve
+    if function is None:
         raise RuntimeError("a shared value is only there in the tasks of its session")
-    return _resolve(ref)
+    return function(ref)
 
 
 def resolve_with(function: Callable[[int], Any]) -> None:
-    """Resolve references in this process so."""
+    """Resolve references in this thread so, and in those of this process that nobody has named."""
     global _resolve
-    _resolve = function
+    _resolve = _resolving.function = function

@@ -19,10 +19,22 @@ Waiting = Callable[[], AbstractContextManager[None]]
 
 
 class _Thread(threading.local):
-    """Of the thread that runs a task: how many tasks are above it, plus one; 0: it runs none."""
+    """Of the thread that runs a task.
+
+    Attributes:
+        depth: how many tasks are above it, plus one; 0: it runs none.
+        number: of its worker, in the session.
+        waiting: gives the task's slot back while the thread waits.
+        state: what its worker keeps of the key of the task; None: the task has none.
+        initialized: who calls the task, if an initialiser was called before it.
+    """
 
     def __init__(self) -> None:
         self.depth = 0
+        self.number = 0
+        self.waiting: Waiting = nullcontext
+        self.state: dict[Any, Any] | None = None
+        self.initialized: InitializedFunction | None = None
 
 
 class InitializerError(HALError, BrokenExecutor):
@@ -45,32 +57,50 @@ class InitializedFunction:
             failure = _initialize(self)
         if failure is not None:
             raise InitializerError(f"the initialiser failed: {failure}") from failure
-        return self.function(*args, **kwargs)
+        _thread.initialized = self
+        try:
+            return self.function(*args, **kwargs)
+        finally:
+            _thread.initialized = None
 
 
 _thread = _Thread()
 _session: SessionFile | None = None
-_number = 0
-_waiting: Waiting = nullcontext
 _initialized: dict[str, Any] = {}
 """None, or what the initialiser raised."""
 _initializing = threading.Lock()
 
 
 def enter_worker(session: SessionFile, number: int, waiting: Waiting) -> None:
-    """This process is a worker.
+    """This thread runs tasks of a worker.
 
     Args:
         number: of it, in the session.
         waiting: gives a task's slot back while its thread waits.
     """
-    global _session, _number, _waiting
-    _session, _number, _waiting = session, number, waiting
+    global _session
+    _session = session
+    _thread.number, _thread.waiting = number, waiting
 
 
 def session_of_worker() -> tuple[SessionFile, int] | None:
-    """The session, and the number of this worker in it; None outside of workers."""
-    return None if _session is None else (_session, _number)
+    """The session, and the number of this thread's worker in it; None outside of workers."""
+    return None if _session is None else (_session, _thread.number)
+
+
+def set_state(state: dict[Any, Any] | None) -> None:
+    """This thread runs tasks of a key, of which its worker keeps this; None: of no key."""
+    _thread.state = state
+
+
+def state_of_key() -> dict[Any, Any] | None:
+    """What this worker keeps of the key of the task that calls this; None: it has none."""
+    return _thread.state
+
+
+def initializer_of_task() -> InitializedFunction | None:
+    """The initialiser of the client whose task calls this, which is that of the tasks that it submits, too."""
+    return _thread.initialized
 
 
 def set_depth(depth: int) -> None:
@@ -85,7 +115,7 @@ def depth_of_children() -> int:
 
 def waiting() -> AbstractContextManager[None]:
     """While this thread waits for a task; in a task, others run meanwhile."""
-    return _waiting() if _thread.depth else nullcontext()
+    return _thread.waiting() if _thread.depth else nullcontext()
 
 
 def _initialize(function: InitializedFunction) -> Any:

@@ -32,7 +32,9 @@ EXIT_RAISED: Final = 71
 """Of a child that raised."""
 
 
-def keep_running(work: Callable[[LastWords, Death | None], int], *, final: tuple[int, ...], told: int) -> int:
+def keep_running(
+    work: Callable[[LastWords, Death | None], int], *, final: tuple[int, ...], told: int, renewed: int
+) -> int:
     """Run `work` in a child, and in another one after it died; returns the exit code of the last one.
 
     SIGTERM is passed on to the child, after which there is no other one.
@@ -42,6 +44,7 @@ def keep_running(work: Callable[[LastWords, Death | None], int], *, final: tuple
         final: what `work` may return after which no other child is started; whatever else ends a child with such an
             exit code, as other people's code may, does not count.
         told: returned when the child has ended otherwise after a SIGTERM.
+        renewed: what `work` returns to be begun again in a new process, without having died.
     """
     deaths = pid = 0
     leaving = False
@@ -67,8 +70,13 @@ def keep_running(work: Callable[[LastWords, Death | None], int], *, final: tuple
         os.close(tells)
         code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
         pid = 0
-        if _returned(told_by) and code in final:
+        returned = _returned(told_by)
+        if returned and code in final:
             return code
+        if returned and code == renewed:
+            words.take(code)
+            death = None
+            continue
         death = words.take(code)
         deaths = 0 if time.monotonic() - began >= SOUND_S else deaths + 1
         if deaths > FREE_DEATHS:

@@ -73,6 +73,8 @@ class Options(NamedTuple):
     timeout_ms: int = 0
     depth: int = 0
     tags: tuple[str, ...] = ()
+    shape: str = ""
+    key: str = ""
 
 
 def connect(session: SessionFile, worker: int = 0, client: str = "") -> tuple[FrameLink[SessionFrame], SessionOpened]:
@@ -144,12 +146,14 @@ class SessionCore:
         initializer: Callable[..., object] | None = None,
         arguments: tuple[Any, ...] = (),
         client: str = "",
+        initialized: str = "",
     ) -> None:
         """
         Args:
             client: the key with which a client of a durable session comes back; '': a new one.
             worker: the number of the worker whose tasks this is for; 0: of none.
             initializer, arguments: called in each worker before the first task of this client.
+            initialized: names the initialiser, if it is that of another client.
         Raises: as `connect`.
         """
         self._session = session
@@ -157,7 +161,7 @@ class SessionCore:
         self._link, opened = connect(session, worker, self._durable.key if self._durable else "")
         self.of_worker = bool(worker)
         self._initializer, self._arguments = initializer, arguments
-        self._key = f"{session.id}/{opened.number}"
+        self._key = initialized or f"{session.id}/{opened.number}"
         self.number = opened.number
         self.exchange = payload_exchange(session, opened, "a")
         """For what is larger than a frame."""
@@ -543,6 +547,8 @@ class SessionCore:
             timeout_ms=options.timeout_ms,
             depth=options.depth,
             tags=options.tags,
+            shape=options.shape,
+            key=options.key,
         )
         if self._durable is not None:
             self._durable.blocks[first] = frame

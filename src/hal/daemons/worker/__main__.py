@@ -16,12 +16,14 @@ from pathlib import Path
 
 from hal.core.model.errors import DeniedError, HALError, NotFoundError, SpecError, UnreachableError
 from hal.core.model.printable import printable
-from hal.daemons.worker.worker import EXIT_BROKEN, EXIT_LEFT, EXIT_OVER, Worker, open_session
+from hal.daemons.worker.threads import WorkerOptions, run_threads
+from hal.daemons.worker.worker import EXIT_BROKEN, EXIT_LEFT, EXIT_OVER, EXIT_RENEWED
 from hal.runtime.last_words import Death, LastWords
 from hal.runtime.session_file import SessionFile, reached_at, read_session_file
 from hal.runtime.session_link import AwayError
 from hal.runtime.startup import EXIT_BAD_INPUT
-from hal.runtime.worker_process import keep_running, when_told_to_leave
+from hal.runtime.worker_process import keep_running
+from hal.wire.frames.sessions import MAX_THREADS
 
 
 def main(argv: list[str]) -> int:
@@ -29,7 +31,13 @@ def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="hal-worker", description="run tasks of a session")
     parser.add_argument("--session", required=True, metavar="FILE", help="the session's file")
     parser.add_argument("--dial", default="", metavar="ADDRESS", help="where else its broker is reached")
+    parser.add_argument("--shape", default="", metavar="NAME", help="the shape of its slot")
+    parser.add_argument("--threads", type=int, default=1, metavar="N", help="run so many tasks at once")
+    parser.add_argument("--most-memory", type=int, default=0, metavar="BYTES", help="be replaced when it has more")
     arguments = parser.parse_args(argv)
+    if not 1 <= arguments.threads <= MAX_THREADS or arguments.most_memory < 0:
+        return _complain(SpecError(f"a worker has 1 to {MAX_THREADS} threads"), EXIT_BAD_INPUT)
+    options = WorkerOptions(arguments.shape, arguments.threads, arguments.most_memory)
     file = Path(os.path.expandvars(arguments.session))
     try:
         session = reached_at(read_session_file(file), arguments.dial)
@@ -37,24 +45,21 @@ def main(argv: list[str]) -> int:
         return _complain(error, EXIT_OVER)  # its broker has taken it away
     except HALError as error:
         return _complain(error, EXIT_BAD_INPUT)
-    return keep_running(partial(_run, file, session), final=(EXIT_OVER, EXIT_BAD_INPUT, EXIT_LEFT), told=EXIT_LEFT)
+    final = (EXIT_OVER, EXIT_BAD_INPUT, EXIT_LEFT)
+    return keep_running(partial(_run, file, session, options), final=final, told=EXIT_LEFT, renewed=EXIT_RENEWED)
 
 
-def _run(file: Path, session: SessionFile, words: LastWords, death: Death | None) -> int:
+def _run(file: Path, session: SessionFile, options: WorkerOptions, words: LastWords, death: Death | None) -> int:
     if death is not None and death.code == EXIT_BROKEN:
         death = death._replace(how="its connection to the broker broke")
     try:
-        link, opened = open_session(session, death)
+        return run_threads(session, options, words, death)
     except AwayError as error:
         return _complain(error, EXIT_LEFT)
     except UnreachableError as error:
         return _complain(error, EXIT_LEFT if session.journal and file.exists() else EXIT_OVER)
     except (DeniedError, SpecError) as error:
         return _complain(error, EXIT_BAD_INPUT)
-    words.begin(opened.number)
-    worker = Worker(link, opened, session)
-    when_told_to_leave(worker.leave)
-    return worker.run()
 
 
 def _complain(error: HALError, code: int) -> int:

@@ -14,14 +14,15 @@ import pickle
 import threading
 import time
 from array import array
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import accumulate
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from hal.core.model.errors import HALError, UnreachableError, error_from_code
 from hal.daemons.worker.baton import Baton
+from hal.daemons.worker.memory import MemoryBound, SharedObjects
 from hal.daemons.worker.runners import Runners
 from hal.runtime.commands import end_commands
 from hal.runtime.exchange import MARK
@@ -32,7 +33,7 @@ from hal.runtime.session_file import SessionFile
 from hal.runtime.session_link import dial_broker
 from hal.runtime.shared_values import resolve_with
 from hal.runtime.surroundings import begin_tasks, end_tasks, keep_surroundings
-from hal.runtime.task_context import enter_worker, set_depth
+from hal.runtime.task_context import enter_worker, set_depth, set_state
 from hal.runtime.task_payloads import decode_value, encode_error, encode_value
 from hal.runtime.worker_process import end_child
 from hal.wire.agree import SPOKEN
@@ -76,13 +77,16 @@ EXIT_BROKEN: Final = 76
 """Of the process that runs tasks: its connection broke, and another one should try."""
 EXIT_LEFT: Final = 75
 """Of a worker that gives its place back (EX_TEMPFAIL)."""
+EXIT_RENEWED: Final = 78
+"""Of the process that runs tasks: it uses too much memory, and another one is to take its place."""
+MAX_STATES: Final = 1 << 17
+"""Keys of which a worker keeps a state: twice as many as those whose worker a broker remembers."""
 GRACE_S: Final = 10.0
 """So much time a task has when nobody waits for its result any more; then it is ended with the process."""
 LOOK_S: Final = 0.005
 """How often the watcher looks whether a task runs long."""
 PARKED_LOOKS: Final = 40
 """After so many looks at a worker without a task it waits for the next one."""
-MAX_LOADED: Final = 512
 PARKED_S: Final = 1.0
 BATCH_BYTES: Final = 4 << 20
 """Results of one frame."""
@@ -90,11 +94,25 @@ BATCH_BYTES: Final = 4 << 20
 Link = FrameLink[SessionFrame]
 
 
-def open_session(session: SessionFile, death: Death | None = None) -> tuple[Link, SessionOpened]:
+class Hello(NamedTuple):
+    """What a worker says of itself.
+
+    Attributes:
+        shape: of its slot.
+        first: the number of the first of the threads of its process; 0: it is that.
+        former: the number of the worker that this one replaces; 0: none.
+        death: how that one ended.
+    """
+
+    shape: str = ""
+    first: int = 0
+    former: int = 0
+    death: Death | None = None
+
+
+def open_session(session: SessionFile, hello: Hello) -> tuple[Link, SessionOpened]:
     """Dial the session's broker, again if it does not listen yet, or dies before it answers.
 
-    Args:
-        death: how the worker ended that this one replaces.
     Raises:
         UnreachableError: none answers.
         HALError: it refuses this process.
@@ -102,7 +120,7 @@ def open_session(session: SessionFile, death: Death | None = None) -> tuple[Link
     began_s = time.monotonic()
     for _ in range(DIAL_TRIES):
         try:
-            return _open(session, death)
+            return _open(session, hello)
         except UnreachableError as error:
             last = error
         if time.monotonic() - began_s > DIAL_FOR_S:
@@ -111,8 +129,9 @@ def open_session(session: SessionFile, death: Death | None = None) -> tuple[Link
     raise last
 
 
-def _open(session: SessionFile, death: Death | None) -> tuple[Link, SessionOpened]:
+def _open(session: SessionFile, said: Hello) -> tuple[Link, SessionOpened]:
     link = dial_broker(session, SESSIONS, DIAL_S)
+    death = said.death
     hello = OpenSession(
         versions=SPOKEN,
         role=Role.WORKER,
@@ -121,7 +140,9 @@ def _open(session: SessionFile, death: Death | None) -> tuple[Link, SessionOpene
         name=f"{os.environ.get('HAL_NODE') or os.uname().nodename}:{os.getppid()}"[:256],
         pid=os.getpid(),
         task=_task(),
-        former=death.number if death is not None else 0,
+        shape=said.shape,
+        first=said.first,
+        former=said.former,
         death=f"{death.how}\n{death.left}"[:MAX_DEATH] if death is not None else "",
         replaced=True,
     )
@@ -171,8 +192,24 @@ class _Run:
 class Worker:
     """One connection to a broker, and the tasks that come over it."""
 
-    def __init__(self, link: Link, opened: SessionOpened, session: SessionFile) -> None:
+    def __init__(
+        self,
+        link: Link,
+        opened: SessionOpened,
+        session: SessionFile,
+        objects: SharedObjects | None = None,
+        bound: MemoryBound | None = None,
+    ) -> None:
+        """
+        Args:
+            objects: what all threads of the process share.
+            bound: of the memory of the process.
+        """
         self._link = link
+        self._kept = objects or SharedObjects()
+        self._bound = bound or MemoryBound(0)
+        self._states: OrderedDict[str, dict[Any, Any]] = OrderedDict()
+        """What tasks keep of their keys."""
         self.number = opened.number
         self._exchange = payload_exchange(session, opened, f"w{opened.number}")
         self._shared: dict[int, bytes] = {}
@@ -181,8 +218,6 @@ class Worker:
         """What has arrived, in order."""
         self._values: dict[int, Any] = {}
         self._session = session
-        self._loaded: dict[bytes, Callable[..., Any]] = {}
-        """Functions by what they were loaded from: tasks of tasks bring the same ones under other ids."""
         self._baton = Baton()
         self._runners = Runners(self._work)
         self._deadline_s = 0.0
@@ -211,10 +246,9 @@ class Worker:
 
     def run(self) -> int:
         """Run tasks until the connection ends; returns the exit code. A task that goes on then has `GRACE_S`."""
-        resolve_with(self._value)
-        enter_worker(self._session, self.number, self._give_slot_back)
         os.register_at_fork(after_in_child=self._note_fork)
-        keep_surroundings()
+        if threading.current_thread() is threading.main_thread():
+            keep_surroundings()
         threading.Thread(target=self._watch, name="hal-watcher", daemon=True).start()
         self._work()
         self._returned.set()
@@ -226,9 +260,13 @@ class Worker:
     def _exit_code(self) -> int:
         if self._in_order:
             return EXIT_OVER
+        if self._retired and self._bound.passed:
+            return EXIT_RENEWED
         return EXIT_LEFT if self._retired else EXIT_BROKEN
 
     def _work(self) -> None:
+        resolve_with(self._value)
+        enter_worker(self._session, self.number, self._give_slot_back)
         while True:
             self._runners.stay()
             run = self._next()
@@ -242,6 +280,8 @@ class Worker:
             finally:
                 end_tasks()
                 self._baton.give()
+            if not self._states and self._bound.is_passed():
+                self._bound.tell()
 
     @contextmanager
     def _give_slot_back(self) -> Iterator[None]:
@@ -297,8 +337,10 @@ class Worker:
                     self._objects.setdefault(frame.ref, []).append(frame.data)
                 case DropObjects() as frame:
                     for ref in frame.refs:
-                        for kept in (self._objects, self._functions, self._values):
+                        for kept in (self._objects, self._functions):
                             kept.pop(ref, None)
+                        if self._values.pop(ref, self) is not self:
+                            self._kept.drop_value(ref)
                         if (payload := self._shared.pop(ref, None)) is not None and self._exchange is not None:
                             self._exchange.forget(payload)
 
@@ -436,6 +478,7 @@ class Worker:
         timeout_s = run.frame.timeout_ms / 1_000
         baton, loads, done = self._baton, pickle.loads, TaskStatus.DONE
         set_depth(run.frame.depth)
+        set_state(self._state_of(run.frame))
         try:
             function = self._function(run.frame.function)
         except BaseException as error:
@@ -484,12 +527,7 @@ class Worker:
         function = self._functions.get(ref)
         if function is None:
             data = b"".join(self._objects[ref])
-            function = self._loaded.get(data)
-            if function is None:
-                if len(self._loaded) >= MAX_LOADED:
-                    self._loaded.clear()
-                function = self._loaded[data] = decode_value(data)
-            self._functions[ref] = function
+            function = self._functions[ref] = self._kept.function(data)
             del self._objects[ref]
         return function
 
@@ -503,8 +541,20 @@ class Worker:
             data = b"".join(self._objects[ref])
             if data[0] == MARK:
                 self._shared[ref] = data
-            self._values[ref] = decode_value(data, self._exchange, shared=True)
+            self._values[ref] = self._kept.value(ref, lambda: decode_value(data, self._exchange, shared=True))
         return self._values[ref]
+
+    def _state_of(self, frame: RunTasks) -> dict[Any, Any] | None:
+        """What is kept of the key of tasks; None: they have none."""
+        if not frame.key:
+            return None
+        if frame.fresh:
+            self._states.pop(frame.key, None)
+        state = self._states.setdefault(frame.key, {})
+        self._states.move_to_end(frame.key)
+        if len(self._states) > MAX_STATES:
+            self._states.popitem(last=False)
+        return state
 
     def _flush(self, run: _Run) -> None:
         """Send the results of a run that were not sent."""

@@ -10,6 +10,7 @@ from bisect import bisect_right
 from itertools import accumulate, groupby
 from typing import Any, Final, cast
 
+from hal.planes.sessions.pools import Home, Pool
 from hal.wire.frames.sessions import SIZE_BYTES, SubmitTasks
 
 WAITING: Final = 0
@@ -31,6 +32,8 @@ class Block:
         left: tasks that have not ended.
         came_ms: when it arrived.
         name: of its function, for people.
+        pool: of the slots whose shape its tasks name.
+        home: of the key of its tasks; None: they have none.
     """
 
     __slots__ = (
@@ -38,16 +41,18 @@ class Block:
         "count",
         "failures",
         "frame",
+        "home",
         "left",
         "losses",
         "name",
         "offsets",
+        "pool",
         "state",
         "submitter",
         "view",
     )
 
-    def __init__(self, submitter: int, frame: SubmitTasks, came_ms: int = 0) -> None:
+    def __init__(self, submitter: int, frame: SubmitTasks, came_ms: int = 0, pool: Pool | None = None) -> None:
         """
         Raises:
             ValueError: the sizes are not those of the payload.
@@ -61,6 +66,8 @@ class Block:
         self.frame = frame
         self.came_ms = came_ms
         self.name = ""
+        self.pool = pool or Pool()
+        self.home: Home | None = None
         self.count = self.left = len(self.offsets) - 1
         self.view = memoryview(frame.payload)
         self.state = bytearray(self.count)
@@ -122,9 +129,10 @@ class Run:
         done: tasks that have ended, from `start` on.
         expected_us: how long the tasks that have not ended are expected to take; 0 while it waits.
         waits: its task has begun, and waits for others.
+        fresh: it is the first of its key at its worker.
     """
 
-    __slots__ = ("block", "done", "end", "expected_us", "number", "sent_ms", "start", "waits")
+    __slots__ = ("block", "done", "end", "expected_us", "fresh", "number", "sent_ms", "start", "waits")
 
     def __init__(self, number: int, block: Block, start: int, end: int, expected_us: float, sent_ms: int) -> None:
         self.number = number
@@ -133,5 +141,6 @@ class Run:
         self.end = end
         self.done = 0
         self.waits = False
+        self.fresh = False
         self.expected_us = expected_us
         self.sent_ms = sent_ms

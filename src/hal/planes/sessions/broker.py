@@ -10,7 +10,7 @@ it has not begun as soon as another one has nothing to do.
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections.abc import Sequence
 from functools import partial
 from itertools import islice
 from typing import Final
@@ -18,8 +18,9 @@ from typing import Final
 from hal.core.model.errors import OverloadedError, SpecError
 from hal.planes.sessions.blocks import ENDED, SENT, WAITING, Block, Run, TaskRange
 from hal.planes.sessions.measures import Measures, numbers_of
+from hal.planes.sessions.pools import Home, Homes, Pool
 from hal.planes.sessions.slots import Slot
-from hal.planes.sessions.submitters import MAX_OBJECT_BYTES, Ledger, Outbox, Submitter
+from hal.planes.sessions.submitters import MAX_OBJECT_BYTES, Ledger, Outbox, Queue, Submitter, urgency
 from hal.wire.frames.conversation import Frame
 from hal.wire.frames.hello import Goodbye
 from hal.wire.frames.sessions import (
@@ -32,6 +33,7 @@ from hal.wire.frames.sessions import (
     RecallTasks,
     RunTasks,
     SessionNumbers,
+    ShapeNumbers,
     StoreObject,
     SubmitTasks,
     TaskResults,
@@ -74,7 +76,13 @@ class Broker:
         submitters: by number.
     """
 
-    def __init__(self, *, window_tasks: int = WINDOW_TASKS, window_bytes: int = WINDOW_BYTES) -> None:
+    def __init__(
+        self, shapes: Sequence[str] = (), *, window_tasks: int = WINDOW_TASKS, window_bytes: int = WINDOW_BYTES
+    ) -> None:
+        """
+        Args:
+            shapes: of its slots, beside that of the session itself.
+        """
         self.slots: dict[int, Slot] = {}
         self.submitters: dict[int, Submitter] = {}
         self.window_tasks = window_tasks
@@ -85,12 +93,14 @@ class Broker:
         """Slots that are gone, and nobody knows why, with tasks that were lost to them."""
         self.ledger: Ledger | None = None
         """Of tasks that run at most once, whatever becomes of this broker."""
-        self._hungry: OrderedDict[Slot, None] = OrderedDict()
-        """Slots that are sent more work if there is any, in the order in which it is their turn."""
+        self._pools = {shape: Pool(shape) for shape in ("", *shapes)}
+        self._homeless = {pool: Pool(pool.shape) for pool in self._pools.values()}
+        """Tasks with a key while there is no slot of their shape."""
+        self._homes = Homes()
+        self._keyed: dict[Slot, None] = {}
+        """Slots for which tasks with a key wait."""
         self._numbers = 0
         self._runs = 0
-        self._waiting_tasks = 0
-        """Of clients that are not pressed."""
         self._mean_us: dict[int, float] = {}
         """Average run time of a task by function."""
 
@@ -116,6 +126,9 @@ class Broker:
         """Forget a client that is gone, and its tasks; slots finish what they have begun, which nobody hears of."""
         del self.submitters[submitter.number]
         self.press(submitter, on=True)  # none of its tasks is handed out any more
+        for block in submitter.blocks.values():
+            self._note_ended(block, block.left)
+        self._homes.forget_user(submitter.number)
         for function in submitter.objects:
             self._mean_us.pop(function, None)
         for slot in self.slots.values():
@@ -127,7 +140,10 @@ class Broker:
         """Hand out no more of a client's tasks, or some again at the next `dispatch`."""
         if submitter.pressed != on:
             submitter.pressed = on
-            self._waiting_tasks += -submitter.waiting_tasks if on else submitter.waiting_tasks
+            for pool, queue in submitter.queues.items():
+                pool.waiting_tasks += -queue.tasks if on else queue.tasks
+                if not on and pool.slot is not None:
+                    self._keyed[pool.slot] = None
 
     def store_object(self, submitter: Submitter, frame: StoreObject) -> None:
         """Keep an object's next piece.
@@ -171,8 +187,11 @@ class Broker:
             SpecError: it is malformed, or names an object that is not here.
             OverloadedError: the client exceeds its window.
         """
+        pool = self._pools.get(frame.shape)
+        if pool is None:
+            raise SpecError(f"the session has no slots of shape '{frame.shape}'")
         try:
-            block = Block(submitter.number, frame, now_ms)
+            block = Block(submitter.number, frame, now_ms, pool)
         except ValueError as error:
             raise SpecError(f"a block of tasks is malformed: {error}") from None
         if frame.first in submitter.blocks:
@@ -187,6 +206,7 @@ class Broker:
         if submitter.unanswered > 2 * self.window_tasks or submitter.unanswered_bytes > 2 * self.window_bytes:
             raise OverloadedError(f"client {submitter.number} has more than its window unanswered")
         submitter.blocks[frame.first] = block
+        self._note_block(block)
         submitter.acknowledged = False
         if not submitter.waiting_tasks:  # it has waited for nothing until now: no turns are owed to it
             active = [one.served_us for one in self.submitters.values() if one.waiting_tasks]
@@ -208,7 +228,7 @@ class Broker:
             ended: index and number of these.
             begun: indexes of tasks that may have begun and may not begin again.
         """
-        block = Block(submitter.number, frame, now_ms)
+        block = Block(submitter.number, frame, now_ms, self._pools.get(frame.shape) or self._pools[""])
         block.name = submitter.name_of(frame.function)
         for index in begun:
             block.state[index] = SENT
@@ -218,6 +238,7 @@ class Broker:
         if not block.left:
             return
         submitter.blocks[frame.first] = block
+        self._note_block(block)
         submitter.unanswered += block.left
         submitter.unanswered_bytes += len(frame.payload)
         for start, end in block.ranges(WAITING):
@@ -247,25 +268,30 @@ class Broker:
     def cancel(self, submitter: Submitter, frame: CancelTasks) -> None:
         """End tasks that wait. What a slot has, it runs."""
         for first, count in frame.ranges:
-            for priority, queue in list(submitter.waiting.items()):
-                kept = []
-                for tasks in queue:
-                    kept += self._cut(submitter, tasks, first, first + count)
-                queue.clear()
-                queue.extend(kept)
-                if not queue:
-                    del submitter.waiting[priority]
+            for pool, queue in list(submitter.queues.items()):
+                before = queue.tasks
+                for key, ranges in list(queue.ranges.items()):
+                    kept = []
+                    for tasks in ranges:
+                        kept += self._cut(submitter, queue, tasks, first, first + count)
+                    ranges.clear()
+                    ranges.extend(kept)
+                    if not ranges:
+                        del queue.ranges[key]
+                submitter.waiting_tasks -= before - queue.tasks
+                if not submitter.pressed:
+                    pool.waiting_tasks -= before - queue.tasks
+                if not queue.ranges:
+                    del submitter.queues[pool]
         self._send(submitter.outbox, TasksCancelled())
 
-    def _cut(self, submitter: Submitter, tasks: TaskRange, first: int, end: int) -> list[TaskRange]:
+    def _cut(self, submitter: Submitter, queue: Queue, tasks: TaskRange, first: int, end: int) -> list[TaskRange]:
         """Cancel what is in both ranges; returns what remains."""
         block, base = tasks.block, tasks.block.frame.first
         low, high = max(tasks.start, first - base), min(tasks.end, end - base)
         if low >= high:
             return [tasks]
-        submitter.waiting_tasks -= high - low
-        if not submitter.pressed:
-            self._waiting_tasks -= high - low
+        queue.tasks -= high - low
         self.measures.note_cancelled(high - low)
         self._end(submitter, block, low, high, bytes([TaskStatus.CANCELLED]) * (high - low))
         parts = (TaskRange(block, tasks.start, low), TaskRange(block, high, tasks.end))
@@ -273,12 +299,27 @@ class Broker:
 
     # ── slots ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def add_slot(self, name: str, outbox: Outbox, now_ms: int, task: int = 0) -> Slot:
+    def add_slot(
+        self, name: str, outbox: Outbox, now_ms: int, task: int = 0, *, shape: str = "", worker: int = 0
+    ) -> Slot:
+        """A worker came.
+
+        Args:
+            task: of the session's job, that it is.
+            shape: of its slot.
+            worker: number of the first slot of its process; 0: this is the first.
+        Raises:
+            SpecError: the session has no such slots.
+        """
+        pool = self._pools.get(shape)
+        if pool is None:
+            raise SpecError(f"the session has no slots of shape '{shape}'")
         self._numbers += 1
-        slot = Slot(self._numbers, name, outbox, task)
+        slot = Slot(self._numbers, name, outbox, task, pool, worker)
         slot.heard_ms = slot.since_ms = now_ms
         self.slots[slot.number] = slot
-        self._hungry[slot] = None
+        pool.hungry[slot] = None
+        self._share_keys(pool)
         return slot
 
     def remove_slot(self, slot: Slot, now_ms: int, *, explained: bool = False) -> bool:
@@ -289,7 +330,8 @@ class Broker:
         Returns: whether tasks wait for that.
         """
         del self.slots[slot.number]
-        self._hungry.pop(slot, None)
+        slot.pool.hungry.pop(slot, None)
+        self._move_out(slot)
         running = next((run for run in slot.runs.values() if not run.waits), None)
         for run in reversed(list(slot.runs.values())):
             # The results of the tasks before may be lost, so what may run once counts as begun in any case.
@@ -336,7 +378,7 @@ class Broker:
             self._wait(submitter, TaskRange(block, start, run.end), first=True)
             return
         for index in range(run.end - 1, start - 1, -1):
-            block.losses[index] += 1
+            block.losses[index] += not slot.excused
             if block.frame.once:
                 slot.mourned.append((block, index, TaskStatus.LOST, "its worker ended while it may have run"))
             elif block.losses[index] >= MAX_LOSSES:
@@ -364,6 +406,8 @@ class Broker:
         slot.tasks_done += count
         self.tasks_done += count
         self.measures.note_done(slot, block, start, frame, now_ms)
+        if TaskStatus.TIMED_OUT in frame.statuses:
+            self._excuse_others(slot)
         submitter = self.submitters.get(block.submitter)
         if submitter is not None:
             if block.frame.attempts > 1 and frame.statuses.count(TaskStatus.FAILED):
@@ -372,6 +416,13 @@ class Broker:
                 self._end(submitter, block, start, start + count, frame.statuses, frame.sizes, frame.payload)
         self._settle(slot, run)
         self.dispatch(now_ms)
+
+    def _excuse_others(self, slot: Slot) -> None:
+        """The worker of a slot ends itself, since a task of it ran for too long: tasks of its other threads are not
+        the reason."""
+        for other in self.slots.values():
+            if other.worker == slot.worker and other is not slot:
+                other.excused = True
 
     def _count(self, slot: Slot, run: Run, count: int, took_us: int) -> None:
         function = run.block.frame.function
@@ -401,7 +452,7 @@ class Broker:
             if not slot.runs and not slot.recalling:
                 self._send(slot.outbox, Goodbye(code=SLOT_RETIRED, reason="it gives its place back"))
         elif slot.expected_us < AHEAD_US and not slot.recalling and not slot.late:
-            self._hungry[slot] = None
+            slot.pool.hungry[slot] = None
 
     def _end_or_repeat(self, submitter: Submitter, block: Block, start: int, frame: TasksDone) -> None:
         """As `_end`; but tasks that failed and may run again wait again."""
@@ -451,6 +502,8 @@ class Broker:
         if not frame.run:
             slot.recalling = False
             slot.late = not slot.idle
+            if slot.leaving:
+                self._move_out(slot)
             self._feed(slot)
             self.dispatch(now_ms)
             return
@@ -464,6 +517,8 @@ class Broker:
             slot.expected_us -= share
             run.end = start
             run.block.mark(start, end, WAITING)
+            if run.fresh and start == run.start and run.block.home is not None:
+                run.block.home.begun = False
             submitter = self.submitters.get(run.block.submitter)
             if submitter is not None:
                 self._wait(submitter, TaskRange(run.block, start, end), first=True)
@@ -485,49 +540,59 @@ class Broker:
         run.expected_us = 0.0 if waits else UNKNOWN_US
         slot.expected_us += run.expected_us
         if slot.expected_us >= AHEAD_US:
-            self._hungry.pop(slot, None)
+            slot.pool.hungry.pop(slot, None)
         self._feed(slot)
         self.dispatch(now_ms)
 
     def recall_late(self, now_ms: int) -> bool:
         """Ask slots that are late for what they have not begun, if others have nothing to do; returns whether to look
         again in a few milliseconds."""
-        if self._waiting_tasks or not any(slot.idle for slot in self._hungry):
-            return False
         again = False
         for slot in self.slots.values():
-            if slot.recalling or slot.held_tasks < 2:
+            if slot.recalling or slot.held_tasks < 2 or not _has_idle(slot.pool):
                 continue
             again = True
             if now_ms - slot.heard_ms >= LATE_MS:
                 slot.recalling = True
-                self._hungry.pop(slot, None)
+                slot.pool.hungry.pop(slot, None)
                 self._send(slot.outbox, RecallTasks())
         return again
 
     @property
     def idle_beside_work(self) -> bool:
         """Whether a slot has nothing to do while another one has more than it runs."""
-        if self._waiting_tasks or not any(slot.idle for slot in self._hungry):
+        if not any(_has_idle(pool) for pool in self._pools.values()):
             return False
-        return any(slot.held_tasks > 1 for slot in self.slots.values())
+        return any(slot.held_tasks > 1 and _has_idle(slot.pool) for slot in self.slots.values())
 
-    def retire(self, keep: int) -> None:
-        """Of all slots but `keep` tell those to leave that have no task, those first that leave first anyway."""
-        staying = sum(not slot.leaving for slot in self.slots.values())
-        idle = sorted((slot for slot in self._hungry if not slot.runs), key=_task, reverse=True)
-        for slot in idle[: max(staying - keep, 0)]:
-            self.leave(slot)
+    def retire(self, keep: int, shape: str = "") -> None:
+        """Of all slots of a shape but `keep` tell those to leave that have no task, those first that leave first
+        anyway. The slots of one process leave together."""
+        pool = self._pools.get(shape)
+        workers: dict[int, list[Slot]] = {}
+        for slot in self.slots.values():
+            if slot.pool is pool and not slot.leaving:
+                workers.setdefault(slot.worker, []).append(slot)
+        spare = sum(map(len, workers.values())) - keep
+        idle = [slots for slots in workers.values() if not any(slot.runs or slot.keys for slot in slots)]
+        for slots in sorted(idle, key=_task_of_first, reverse=True):
+            if spare < len(slots):
+                break
+            spare -= len(slots)
+            for slot in slots:
+                self.leave(slot)
 
     def leave(self, slot: Slot) -> None:
         """Send a slot nothing more; it leaves when it has reported what it has begun."""
         if slot.leaving:
             return
         slot.leaving = True
-        self._hungry.pop(slot, None)
+        slot.pool.hungry.pop(slot, None)
         if slot.held_tasks > 1 and not slot.recalling:
             slot.recalling = True
             self._send(slot.outbox, RecallTasks())
+        if not slot.recalling:
+            self._move_out(slot)
         self._feed(slot)
 
     def numbers(self, now_ms: int, uptime_ms: int, *, each: bool = False) -> SessionNumbers:
@@ -551,42 +616,60 @@ class Broker:
             tags=self.measures.tags() if each else (),
             seconds=self.measures.seconds.told(now_ms) if each else (),
             minutes=self.measures.minutes.told(now_ms) if each else (),
+            shapes=self._shape_numbers(),
         )
 
     # ── handing out ───────────────────────────────────────────────────────────────────────────────────────────────
 
     def dispatch(self, now_ms: int) -> None:
         """Send waiting tasks to the slots that want some."""
-        hungry = self._hungry
-        while hungry and self._waiting_tasks:
-            slot = min(hungry, key=_expected_us) if len(hungry) <= 16 else next(iter(hungry))
-            submitter = self._next_submitter()
-            self._send_batch(slot, submitter, now_ms)
+        if self._keyed:
+            self._dispatch_keyed(now_ms)
+        for pool in self._pools.values():
+            hungry = pool.hungry
+            while hungry and pool.waiting_tasks:
+                slot = min(hungry, key=_expected_us) if len(hungry) <= 16 else next(iter(hungry))
+                self._send_batch(slot, pool, self._next_submitter(pool), now_ms)
 
-    def _next_submitter(self) -> Submitter:
-        """The client with tasks for which the least work was handed out; tasks of tasks come first, the deepest of
-        them."""
+    def _dispatch_keyed(self, now_ms: int) -> None:
+        """Send tasks whose key binds them to a slot; they take turns with the others that are as urgent."""
+        for slot in list(self._keyed):
+            while slot in slot.pool.hungry and slot.own.waiting_tasks:
+                pool, submitter = slot.own, self._next_submitter(slot.own)
+                if slot.pool.waiting_tasks:
+                    other = self._next_submitter(slot.pool)
+                    mine, theirs = _urgency(submitter, pool), _urgency(other, slot.pool)
+                    if theirs > mine or (theirs == mine and not slot.keyed_turn):
+                        pool, submitter = slot.pool, other
+                slot.keyed_turn = pool is not slot.own
+                self._send_batch(slot, pool, submitter, now_ms)
+            if not slot.own.waiting_tasks:
+                del self._keyed[slot]
+
+    def _next_submitter(self, pool: Pool) -> Submitter:
+        """The client with tasks for a pool for which the least work was handed out; tasks of tasks come first, the
+        deepest of them."""
         if len(self.submitters) == 1:
             return next(iter(self.submitters.values()))
-        waiting = (one for one in self.submitters.values() if one.waiting_tasks and not one.pressed)
-        return min(waiting, key=_turn)
+        waiting = (one for one in self.submitters.values() if pool in one.queues and not one.pressed)
+        return min(waiting, key=partial(_turn, pool))
 
-    def _send_batch(self, slot: Slot, submitter: Submitter, now_ms: int) -> None:
-        tasks = submitter.front()
+    def _send_batch(self, slot: Slot, pool: Pool, submitter: Submitter, now_ms: int) -> None:
+        tasks = submitter.front(pool)
         block, start = tasks.block, tasks.start
         frame = block.frame
         mean = self._mean_us.get(frame.function)
         if mean is None:
             most, each = 1, UNKNOWN_US
         else:
-            fair = max(-(-self._waiting_tasks // len(self._hungry)), int(LEAST_BATCH_US / mean))
+            fair = max(-(-pool.waiting_tasks // (len(pool.hungry) or 1)), int(LEAST_BATCH_US / mean))
             most, each = max(1, min(int(BATCH_US / mean), fair, MAX_BLOCK_TASKS)), mean
         if block.losses[start]:  # alone, so that it is known which task a worker was lost to
             most = 1
         end = block.fitting(start, min(tasks.end, start + most), BATCH_BYTES)
-        submitter.take(tasks, end)
+        submitter.take(pool, tasks, end)
         count = end - start
-        self._waiting_tasks -= count
+        pool.waiting_tasks -= count
         expected = each * count
         submitter.served_us += expected
         self._runs += 1
@@ -597,9 +680,11 @@ class Broker:
         slot.runs[run.number] = run
         slot.expected_us += expected
         if slot.expected_us >= AHEAD_US:
-            del self._hungry[slot]
+            del slot.pool.hungry[slot]
         else:
-            self._hungry.move_to_end(slot)
+            slot.pool.hungry.move_to_end(slot)
+        if block.home is not None and not block.home.begun:
+            block.home.begun = run.fresh = True
         for ref in (frame.function, *frame.needs):
             if ref not in slot.known:
                 slot.known.add(ref)
@@ -612,20 +697,98 @@ class Broker:
             payload=block.payload_of(start, end),
             timeout_ms=frame.timeout_ms,
             depth=frame.depth,
+            key=frame.key,
+            fresh=run.fresh,
         )
         if frame.once and self.ledger is not None:
             self.ledger.hand_out(submitter, block, start, end, partial(self._send, slot.outbox, told))
         else:
             self._send(slot.outbox, told)
 
+    # ── tasks with a key ──────────────────────────────────────────────────────────────────────────────────────────
+
+    def _pool_of(self, home: Home) -> Pool:
+        """Where tasks of a key wait: for its slot, which is chosen if there is none."""
+        if home.slot is None:
+            slots = [slot for slot in self.slots.values() if slot.pool is home.pool and not slot.leaving]
+            if not slots:
+                return self._homeless[home.pool]
+            home.slot = min(slots, key=_keys)
+            home.slot.keys += 1
+        self._keyed[home.slot] = None
+        return home.slot.own
+
+    def _move_out(self, slot: Slot) -> None:
+        """A slot is gone, or leaves: the tasks of its keys wait for others."""
+        self._homes.move_out(slot)
+        self._keyed.pop(slot, None)
+        self._wait_again(slot.own)
+
+    def _share_keys(self, pool: Pool) -> None:
+        """A slot came: keys without one get it, and others may that have no state anywhere yet."""
+        self._wait_again(self._homeless[pool])
+        moved = [home for home in self._homes.not_begun(pool) if home.slot is not None]
+        left: dict[Slot, None] = {}
+        for home in moved:
+            if home.slot is not None:
+                left[home.slot] = None
+                home.slot.keys -= 1
+                home.slot = None
+        for slot in left:
+            self._wait_again(slot.own)
+
+    def _wait_again(self, pool: Pool) -> None:
+        for submitter in self.submitters.values():
+            found = submitter.take_all(pool)
+            if found and not submitter.pressed:
+                pool.waiting_tasks -= sum(tasks.end - tasks.start for tasks in found)
+            for tasks in found:
+                self._wait_at(submitter, tasks)
+
+    def _note_block(self, block: Block) -> None:
+        """So many tasks have not ended."""
+        key = block.frame.key
+        if not key:
+            block.pool.unanswered += block.left
+            return
+        home = block.home = self._homes.use(block.pool, key, block.submitter)
+        if not home.tasks:
+            block.pool.busy_keys += 1
+        home.tasks += block.left
+
+    def _note_ended(self, block: Block, count: int) -> None:
+        home = block.home
+        if home is None:
+            block.pool.unanswered -= count
+        else:
+            home.tasks -= count
+            if count and not home.tasks:
+                block.pool.busy_keys -= 1
+
+    def _shape_numbers(self) -> tuple[ShapeNumbers, ...]:
+        here = {pool: 0 for pool in self._pools.values()}
+        bound = dict(here)
+        for slot in self.slots.values():
+            here[slot.pool] += 1
+            bound[slot.pool] += bool(slot.keys)
+        return tuple(
+            ShapeNumbers(shape=pool.shape, wanted=max(pool.unanswered + pool.busy_keys, bound[pool]), slots=slots)
+            for pool, slots in here.items()
+        )
+
     # ── inside ────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _wait(self, submitter: Submitter, tasks: TaskRange, *, first: bool = False) -> None:
-        submitter.add(tasks, first=first)
-        if not submitter.pressed:
-            self._waiting_tasks += tasks.end - tasks.start
+        self._wait_at(submitter, tasks, first=first)
         if self.ledger is not None and tasks.block.frame.once:
             self.ledger.take_back(submitter, tasks)
+
+    def _wait_at(self, submitter: Submitter, tasks: TaskRange, *, first: bool = False) -> None:
+        home = tasks.block.home
+        pool = tasks.block.pool if home is None else self._pool_of(home)
+        submitter.add(tasks, pool, first=first)
+        if not submitter.pressed:
+            pool.waiting_tasks += tasks.end - tasks.start
 
     def _fail(
         self,
@@ -654,6 +817,7 @@ class Broker:
         """Answer tasks; without sizes, their payloads are empty."""
         block.mark(start, end, ENDED)
         block.left -= end - start
+        self._note_ended(block, end - start)
         submitter.unanswered -= end - start
         if not block.left:
             del submitter.blocks[block.frame.first]
@@ -678,9 +842,22 @@ def _expected_us(slot: Slot) -> float:
     return slot.expected_us
 
 
-def _task(slot: Slot) -> int:
-    return slot.task
+def _task_of_first(slots: list[Slot]) -> int:
+    return slots[0].task
 
 
-def _turn(submitter: Submitter) -> tuple[int, float]:
-    return -submitter.front().block.frame.depth, submitter.served_us
+def _keys(slot: Slot) -> tuple[int, float]:
+    return slot.keys, slot.expected_us
+
+
+def _has_idle(pool: Pool) -> bool:
+    """Whether one of its slots has nothing to do, and nothing waits for it."""
+    return not pool.waiting_tasks and any(slot.idle for slot in pool.hungry)
+
+
+def _urgency(submitter: Submitter, pool: Pool) -> int:
+    return urgency(submitter.front(pool).block.frame)
+
+
+def _turn(pool: Pool, submitter: Submitter) -> tuple[int, float]:
+    return -submitter.front(pool).block.frame.depth, submitter.served_us

@@ -73,6 +73,8 @@ class SessionTerms(NamedTuple):
     """How much of that there may be."""
     compact_bytes: int = COMPACT_BYTES
     """See `Journal`."""
+    shapes: tuple[str, ...] = ()
+    """Of its slots, beside that of the session itself."""
 
 
 class BrokerService:
@@ -86,7 +88,7 @@ class BrokerService:
             forget_client: called with the number of a client that is gone.
         """
         self._forget_client = forget_client
-        self.broker = Broker()
+        self.broker = Broker(terms.shapes)
         self._runtime = runtime
         self._terms = terms
         self._spill = Spill(runtime, terms.waiting)
@@ -235,7 +237,7 @@ class BrokerService:
                         found = broker.measures.failures(self._runtime.monotonic_ms(), frame.tag, frame.function)
                         outflow.send_nowait(found)
                     case RetireSlots():
-                        broker.retire(frame.keep)
+                        broker.retire(frame.keep, frame.shape)
                     case EndSession():
                         self.ended = True
                         self._runtime.stop("a client has ended the session")
@@ -291,7 +293,9 @@ class BrokerService:
         outbox = Outflow(self._runtime, connection, self._spill, self._terms.flow, failed=connection.abort)
         if hello.former:
             broker.explain_death(hello.former, hello.name, hello.death, self._runtime.monotonic_ms())
-        slot: Slot = broker.add_slot(hello.name, outbox, self._runtime.monotonic_ms(), hello.task)
+        slot: Slot = broker.add_slot(
+            hello.name, outbox, self._runtime.monotonic_ms(), hello.task, shape=hello.shape, worker=hello.first
+        )
         connection.send_nowait(self._welcome(slot.number))
         broker.dispatch(self._runtime.monotonic_ms())
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hal.planes.sessions.blocks import Block, Run
+from hal.planes.sessions.pools import Pool
 from hal.planes.sessions.submitters import Outbox
 from hal.wire.frames.sessions import TaskStatus
 
@@ -12,6 +13,11 @@ class Slot:
 
     Attributes:
         number: unique in the session.
+        pool: of the slots of its shape.
+        own: tasks whose key binds them to it.
+        keys: how many of these keys there are.
+        keyed_turn: what was sent last had no key.
+        worker: the number of the first slot of its process, which may have several: one for each of its threads.
         name: of the worker, for people.
         leaving: it gets nothing more.
         runs: what it has, in the order in which it runs them.
@@ -19,6 +25,7 @@ class Slot:
         known: objects that it was sent.
         death: how its worker ended, where that is known before it is gone.
         mourned: once it is lost, tasks that are answered when it is known how it ended, with status and text.
+        excused: its worker ends for a reason that is none of its tasks.
         heard_ms: when it last reported a result, or was sent something while it had nothing.
         late: it has returned tasks because it was late, and has reported nothing since: it is sent nothing.
         recalling: it was asked to return what it has not begun, and has not answered.
@@ -30,8 +37,11 @@ class Slot:
     __slots__ = (
         "busy_us",
         "death",
+        "excused",
         "expected_us",
         "heard_ms",
+        "keyed_turn",
+        "keys",
         "known",
         "late",
         "leaving",
@@ -39,15 +49,25 @@ class Slot:
         "name",
         "number",
         "outbox",
+        "own",
+        "pool",
         "recalling",
         "runs",
         "since_ms",
         "task",
         "tasks_done",
+        "worker",
     )
 
-    def __init__(self, number: int, name: str, outbox: Outbox, task: int = 0) -> None:
+    def __init__(
+        self, number: int, name: str, outbox: Outbox, task: int = 0, pool: Pool | None = None, worker: int = 0
+    ) -> None:
         self.number = number
+        self.pool = pool or Pool()
+        self.own = Pool(self.pool.shape, self)
+        self.keys = 0
+        self.keyed_turn = True
+        self.worker = worker or number
         self.name = name
         self.task = task
         self.since_ms = 0
@@ -57,6 +77,7 @@ class Slot:
         self.known: set[int] = set()
         self.heard_ms = 0
         self.recalling = False
+        self.excused = False
         self.late = False
         self.leaving = False
         self.tasks_done = 0

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from hal.planes.sessions.blocks import Block, TaskRange
+from hal.planes.sessions.pools import Pool
 from hal.wire.frames.conversation import Frame
 from hal.wire.frames.sessions import MAX_PRIORITY, StoreObject, SubmitTasks
 
@@ -35,6 +36,37 @@ def urgency(frame: SubmitTasks) -> int:
     return frame.depth * (2 * MAX_PRIORITY + 1) + frame.priority
 
 
+class Queue:
+    """What waits of one client for slots of one pool.
+
+    Attributes:
+        ranges: by `urgency`; no entry is empty.
+        tasks: how many these are.
+    """
+
+    __slots__ = ("ranges", "tasks")
+
+    def __init__(self) -> None:
+        self.ranges: dict[int, deque[TaskRange]] = {}
+        self.tasks = 0
+
+    def add(self, tasks: TaskRange, *, first: bool) -> None:
+        frame = tasks.block.frame
+        ranges = self.ranges.setdefault(urgency(frame), deque())
+        if first or (frame.depth and not frame.key):  # tasks of a key run in the order in which they came
+            ranges.appendleft(tasks)
+        else:
+            ranges.append(tasks)
+        self.tasks += tasks.end - tasks.start
+
+    def drop_front(self, key: int) -> None:
+        """The range in front was taken."""
+        ranges = self.ranges[key]
+        ranges.popleft()
+        if not ranges:
+            del self.ranges[key]
+
+
 class Submitter:
     """One client.
 
@@ -42,8 +74,8 @@ class Submitter:
         number: it begins the ids of its objects.
         worker: the worker whose tasks submit through it; 0: it is a client of its own.
         blocks: those of which a task has not ended, by the id of their first task.
-        waiting: ranges that wait, by `urgency`; no entry is empty.
-        waiting_tasks: their tasks.
+        queues: what waits for slots of each pool; no entry is empty.
+        waiting_tasks: the tasks of all of them.
         unanswered: tasks that have not ended.
         unanswered_bytes: of blocks of which a task has not ended.
         served_us: the work handed out for it, for turns among clients.
@@ -58,7 +90,7 @@ class Submitter:
         self.worker = worker
         self.outbox = outbox
         self.blocks: dict[int, Block] = {}
-        self.waiting: dict[int, deque[TaskRange]] = {}
+        self.queues: dict[Pool, Queue] = {}
         self.waiting_tasks = 0
         self.unanswered = 0
         self.unanswered_bytes = 0
@@ -74,14 +106,12 @@ class Submitter:
         """Whether it looks at the session without using it."""
         return self.asks and not self.objects
 
-    def add(self, tasks: TaskRange, *, first: bool = False) -> None:
-        """Let tasks wait: behind all others as urgent, or before them."""
-        frame = tasks.block.frame
-        queue = self.waiting.setdefault(urgency(frame), deque())
-        if first or frame.depth:
-            queue.appendleft(tasks)
-        else:
-            queue.append(tasks)
+    def add(self, tasks: TaskRange, pool: Pool, *, first: bool = False) -> None:
+        """Let tasks wait for slots of a pool: behind all others as urgent, or before them."""
+        queue = self.queues.get(pool)
+        if queue is None:
+            queue = self.queues[pool] = Queue()
+        queue.add(tasks, first=first)
         self.waiting_tasks += tasks.end - tasks.start
 
     def name_of(self, function: int) -> str:
@@ -89,17 +119,27 @@ class Submitter:
         pieces = self.objects.get(function)
         return pieces[0].name if pieces else ""
 
-    def front(self) -> TaskRange:
-        """The range whose turn it is; there is one."""
-        return self.waiting[max(self.waiting)][0]
+    def front(self, pool: Pool) -> TaskRange:
+        """The range whose turn it is in a pool; there is one."""
+        ranges = self.queues[pool].ranges
+        return ranges[max(ranges)][0]
 
-    def take(self, tasks: TaskRange, end: int) -> None:
-        """Take the front range's tasks up to `end`."""
-        self.waiting_tasks -= end - tasks.start
+    def take(self, pool: Pool, tasks: TaskRange, end: int) -> None:
+        """Take the tasks up to `end` of the range in front of a pool."""
+        count = end - tasks.start
+        self.waiting_tasks -= count
+        queue = self.queues[pool]
+        queue.tasks -= count
         tasks.start = end
         if tasks.start == tasks.end:
-            key = urgency(tasks.block.frame)
-            queue = self.waiting[key]
-            queue.popleft()
-            if not queue:
-                del self.waiting[key]
+            queue.drop_front(urgency(tasks.block.frame))
+            if not queue.ranges:
+                del self.queues[pool]
+
+    def take_all(self, pool: Pool) -> list[TaskRange]:
+        """Take everything that waits for a pool, in the order of its turns."""
+        queue = self.queues.pop(pool, None)
+        if queue is None:
+            return []
+        self.waiting_tasks -= queue.tasks
+        return [tasks for key in sorted(queue.ranges, reverse=True) for tasks in queue.ranges[key]]

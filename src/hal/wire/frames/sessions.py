@@ -44,6 +44,12 @@ MAX_TAGS: Final = 8
 """Of one task."""
 MAX_TAG: Final = 64
 """Characters of a tag."""
+MAX_KEY: Final = 128
+"""Characters of a key."""
+MAX_SHAPES: Final = 16
+"""Of the slots of a session."""
+MAX_THREADS: Final = 256
+"""Of one worker that run tasks."""
 MAX_FAILURES: Final = 1_000
 """Failures that a broker keeps: the newest."""
 MAX_DEATH: Final = 1 << 14
@@ -69,6 +75,8 @@ Priority = Annotated[int, Meta(ge=-MAX_PRIORITY, le=MAX_PRIORITY)]
 Range = tuple[Count, Count]
 Tag = Annotated[str, Meta(min_length=1, max_length=MAX_TAG)]
 Tags = Annotated[tuple[Tag, ...], Meta(max_length=MAX_TAGS)]
+Key = Annotated[str, Meta(max_length=MAX_KEY)]
+Shape = Annotated[str, Meta(max_length=32, pattern="^[a-z0-9-]*$")]
 Death = Annotated[str, Meta(max_length=MAX_DEATH)]
 Rates = Annotated[tuple[Count, ...], Meta(max_length=RATE_STEPS)]
 
@@ -112,6 +120,11 @@ class OpenSession(Frame, frozen=True, kw_only=True):
     """Over this connection only payloads over 1 MiB travel: `AskFile`, `FilePiece`, `DropFiles`."""
     task: Count = 0
     """Of a worker: the task of the session's job that it is. Those with the highest numbers are retired first."""
+    shape: Shape = ""
+    """Of a worker: the shape of its slot; empty: that of the session itself."""
+    first: Count = 0
+    """Of a worker with several threads, each of which has a connection of its own: the number that the first of them
+    was given; 0: this is the first."""
     former: Count = 0
     """Of a worker that replaces one that died: the number of that one; 0: it replaces none."""
     death: Death = ""
@@ -213,6 +226,10 @@ class SubmitTasks(Frame, frozen=True, kw_only=True):
     """Of tasks that a task submits: how many tasks are above them. Deeper ones begin first, the newest first."""
     tags: Tags = ()
     """By which people tell tasks apart; numbers and failures have them."""
+    shape: Shape = ""
+    """Of the slots in which they may run."""
+    key: Key = ""
+    """Tasks of one key run one by one, in the same worker as long as it is there; empty: in any."""
 
 
 class TasksReceived(Frame, frozen=True, kw_only=True):
@@ -274,6 +291,10 @@ class RunTasks(Frame, frozen=True, kw_only=True):
     payload: Payload
     timeout_ms: Count = 0
     depth: Count = 0
+    key: Key = ""
+    """Of all of them."""
+    fresh: bool = False
+    """The worker keeps no state of that key."""
 
 
 class TaskWaits(Frame, frozen=True, kw_only=True):
@@ -403,6 +424,16 @@ class SlotNumbers(Struct, frozen=True, kw_only=True, array_like=True):
     """Of that task."""
 
 
+class ShapeNumbers(Struct, frozen=True, kw_only=True, array_like=True):
+    """What a broker knows of the slots of one shape."""
+
+    shape: Shape
+    wanted: Count
+    """How many slots would have something to run, or keep what belongs to a key."""
+    slots: Count
+    """How many there are."""
+
+
 class SessionNumbers(Frame, frozen=True, kw_only=True):
     """The answer to `AskNumbers`."""
 
@@ -434,13 +465,16 @@ class SessionNumbers(Frame, frozen=True, kw_only=True):
     """Tasks reported in each of the last seconds, the present one last."""
     minutes: Rates = ()
     """And minutes."""
+    shapes: Annotated[tuple[ShapeNumbers, ...], Meta(max_length=MAX_SHAPES)] = ()
 
 
 class RetireSlots(Frame, frozen=True, kw_only=True):
-    """From a client: keep so many slots. Of the others those that have no task are told to leave: the worker gets a
+    """From a client: keep so many slots of a shape. Of the others those that have no task are told to leave: the worker gets a
     goodbye with the code `slot-retired`."""
 
     keep: Count
+    shape: Shape = ""
+    """Of the slots that this is about."""
 
 
 SessionFrame = (

@@ -1,0 +1,119 @@
+"""Pools: tasks that the same slots may run, and whose turn it is among these. Pure.
+
+There is one for each shape of the session's slots, and one for each slot, of tasks whose key binds them to it.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from hal.planes.sessions.slots import Slot
+
+MAX_KEYS: Final = 65_536
+"""Keys whose worker a broker remembers; beyond, that is forgotten which was not used for longest."""
+
+
+class Pool:
+    """Tasks for one shape of slots, or for one slot.
+
+    Attributes:
+        shape: of its slots; '' is that of the session itself.
+        waiting_tasks: of clients that are not pressed.
+        unanswered: tasks without a key that have not ended.
+        busy_keys: keys with tasks that have not ended.
+        hungry: slots that are sent more work if there is any, in the order in which it is their turn; always empty for
+            the pool of one slot.
+        slot: whose pool it is; None: it is that of a shape.
+    """
+
+    __slots__ = ("busy_keys", "hungry", "shape", "slot", "unanswered", "waiting_tasks")
+
+    def __init__(self, shape: str = "", slot: Slot | None = None) -> None:
+        self.shape = shape
+        self.slot = slot
+        self.waiting_tasks = 0
+        self.unanswered = 0
+        self.busy_keys = 0
+        self.hungry: OrderedDict[Slot, None] = OrderedDict()
+
+
+class Home:
+    """Where the tasks of one key run.
+
+    Attributes:
+        pool: of the shape of its slot.
+        slot: None: there is none yet.
+        begun: that slot was sent tasks of the key, and may keep state of it.
+        tasks: that have not ended.
+        users: numbers of the clients that have used the key.
+    """
+
+    __slots__ = ("begun", "key", "pool", "slot", "tasks", "users")
+
+    def __init__(self, pool: Pool, key: str) -> None:
+        self.pool = pool
+        self.key = key
+        self.slot: Slot | None = None
+        self.begun = False
+        self.tasks = 0
+        self.users: set[int] = set()
+
+
+class Homes:
+    """All of them, by shape and key; the one that was not used for longest first."""
+
+    def __init__(self, most: int = MAX_KEYS) -> None:
+        self._most = most
+        self._homes: OrderedDict[tuple[str, str], Home] = OrderedDict()
+        self._of_user: dict[int, set[tuple[str, str]]] = {}
+
+    def use(self, pool: Pool, key: str, user: int) -> Home:
+        """The home of a key that a client uses now."""
+        name = (pool.shape, key)
+        home = self._homes.get(name)
+        if home is None:
+            if len(self._homes) >= self._most:
+                self._forget_oldest()
+            home = self._homes[name] = Home(pool, key)
+        else:
+            self._homes.move_to_end(name)
+        home.users.add(user)
+        self._of_user.setdefault(user, set()).add(name)
+        return home
+
+    def forget_user(self, user: int) -> None:
+        """A client is gone: keys that no other one has used are nowhere at home any more."""
+        for name in self._of_user.pop(user, ()):
+            home = self._homes.get(name)
+            if home is not None:
+                home.users.discard(user)
+                if not home.users:
+                    self._forget(name)
+
+    def move_out(self, slot: Slot) -> None:
+        """A slot is gone, or leaves: its keys are at home nowhere."""
+        for home in self._homes.values():
+            if home.slot is slot:
+                home.slot = None
+                home.begun = False
+        slot.keys = 0
+
+    def not_begun(self, pool: Pool) -> list[Home]:
+        """Homes of a shape that may be elsewhere as well: their slots have no state of them."""
+        return [home for home in self._homes.values() if home.pool is pool and not home.begun and home.slot is not None]
+
+    def _forget_oldest(self) -> None:
+        """Forget one that nobody waits for; there may be none."""
+        name = next((name for name, home in self._homes.items() if not home.tasks), None)
+        if name is not None:
+            for user in self._homes[name].users:
+                self._of_user[user].discard(name)
+            self._forget(name)
+
+    def _forget(self, name: tuple[str, str]) -> None:
+        home = self._homes.pop(name)
+        if home.slot is not None:
+            home.slot.keys -= 1
+            home.slot = None
