@@ -20,3 +20,8 @@ def counted(file: str, number: int) -> int:
     finally:
         os.close(fd)
     return number
+
+
+def job_of_task() -> str:
+    """The job whose task runs this."""
+    return os.environ["HAL_JOB_ID"]

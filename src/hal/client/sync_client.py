@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from hal.client.rest.secret_calls import KeyChange, SecretInfo
     from hal.client.rest.service_calls import ServiceInfo
     from hal.client.rest.topology_calls import TopologyInfo
-    from hal.client.sessions.opening import OpenedSession, SlotOptions
+    from hal.client.sessions.opening import OpenedSession, ShapeOptions, SlotOptions
     from hal.client.specs import JobOptions
     from hal.client.submission import SpecLike
     from hal.core.model.policy_change import Operation
@@ -320,6 +320,11 @@ class Client:
         python: str = sys.executable,
         timeout: float = 300.0,
         durable: bool = False,
+        shapes: Mapping[str, ShapeOptions] | None = None,
+        threads: int = 1,
+        worker_memory: int | str | None = None,
+        initializer: Callable[..., object] | None = None,
+        initargs: tuple[Any, ...] = (),
         **options: Unpack[SlotOptions],
     ) -> OpenedSession:
         """Open a session: an executor (`concurrent.futures`) whose tasks run in slots of this HAL (docs/sessions.md).
@@ -338,6 +343,12 @@ class Client:
             timeout: seconds until which its broker must run.
             durable: what is submitted outlives broker, workers and this program. If there is a durable session of that
                 name, this continues it: `recovered` has the futures of what was not received.
+            shapes: further shapes of slots by name, each with `slots` and what they ask for; `options(shape=…)` of the
+                session submits tasks to them.
+            threads: tasks that each slot runs at once, in threads of its worker.
+            worker_memory: what a worker's process may have before it is replaced, between two tasks; default: nine
+                tenths of the slot's memory. 0: as much as it likes.
+            initializer, initargs: called in each worker before the first task of this client there.
             options: what each slot asks for: cpus, memory, gpus, queue, account and more, as for `submit`.
         Raises:
             SpecError: malformed, or it can never run.
@@ -346,7 +357,10 @@ class Client:
         """
         from hal.client.sessions.opening import open_session_at
 
-        opening = partial(open_session_at, self.address, slots, name, linger, keep, python, timeout, options, durable)
+        opening = partial(
+            open_session_at, self.address, slots, name, linger, keep, python, timeout, options, durable, shapes,
+            threads, worker_memory, initializer, initargs,
+        )  # fmt: skip
         return opening()
 
     def find_session(self, name: str, *, client: str = "") -> OpenedSession:

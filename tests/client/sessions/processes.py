@@ -8,18 +8,42 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from msgspec.structs import replace
 
 from hal.client.session import Session, open_session
+from hal.client.sessions.demand import Wanted
 from hal.runtime.exchange import remove_exchange
 from hal.runtime.session_certificates import over_network
 from hal.runtime.session_file import new_session_file, private_directory, write_session_file
 
 WAIT_S = 30.0
+
+
+class OneGroup:
+    """Slots of one shape, without a HAL: what it is told is passed on."""
+
+    def __init__(
+        self,
+        wanted: Wanted,
+        want: Callable[[int], object] = lambda _count: None,
+        why_none: Callable[[], str] = lambda: "",
+        *,
+        shape: str = "",
+        threads: int = 1,
+    ) -> None:
+        self.shape, self.wanted, self.threads, self.told = shape, wanted, threads, 1
+        self._want, self._why_none = want, why_none
+
+    def want(self, count: int) -> None:
+        self._want(count)
+        self.told = count
+
+    def why_none(self) -> str:
+        return self._why_none()
 
 
 class Processes:
@@ -30,9 +54,18 @@ class Processes:
         workers: each watches the process that runs tasks.
     """
 
-    def __init__(self, directory: Path, linger_s: int = 0, *, durable: bool = False, network: bool = False) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        linger_s: int = 0,
+        *,
+        durable: bool = False,
+        network: bool = False,
+        shapes: tuple[str, ...] = (),
+    ) -> None:
         self.file = self.broker_file = directory / "session.json"
-        self.session = new_session_file(directory, name="test", linger_s=linger_s, durable=durable)
+        made = new_session_file(directory, name="test", linger_s=linger_s, durable=durable)
+        self.session = replace(made, shapes=shapes)
         if network:
             address = f"tcp:127.0.0.1:{free_port()}"
             brokers, others = over_network(self.session, address, now_ms())
@@ -57,8 +90,8 @@ class Processes:
         self.broker.stdout.close()
         self.broker = self._start_broker()
 
-    def add_worker(self) -> subprocess.Popen[str]:
-        worker = self._start("worker", stdout=subprocess.DEVNULL)
+    def add_worker(self, *words: str) -> subprocess.Popen[str]:
+        worker = self._start("worker", stdout=subprocess.DEVNULL, words=words)
         self.workers.append(worker)
         return worker
 
@@ -73,9 +106,9 @@ class Processes:
             if process.stdout is not None:
                 process.stdout.close()
 
-    def _start(self, daemon: str, stdout: int) -> subprocess.Popen[str]:
+    def _start(self, daemon: str, stdout: int, words: Sequence[str] = ()) -> subprocess.Popen[str]:
         file = self.broker_file if daemon == "broker" else self.file
-        argv = [sys.executable, "-m", f"hal.daemons.{daemon}", "--session", str(file)]
+        argv = [sys.executable, "-m", f"hal.daemons.{daemon}", "--session", str(file), *words]
         return subprocess.Popen(argv, stdout=stdout, text=True)
 
 
@@ -92,7 +125,12 @@ def now_ms() -> int:
 
 @contextmanager
 def processes(
-    workers: int = 2, linger_s: int = 0, *, durable: bool = False, network: bool = False
+    workers: int = 2,
+    linger_s: int = 0,
+    *,
+    durable: bool = False,
+    network: bool = False,
+    shapes: tuple[str, ...] = (),
 ) -> Iterator[Processes]:
     """Start a session's processes; they end with the block.
 
@@ -100,7 +138,7 @@ def processes(
         network: all who dial the broker do so over TLS.
     """
     directory = private_directory()
-    started = Processes(directory, linger_s, durable=durable, network=network)
+    started = Processes(directory, linger_s, durable=durable, network=network, shapes=shapes)
     try:
         for _ in range(workers):
             started.add_worker()

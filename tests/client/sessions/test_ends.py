@@ -15,7 +15,7 @@ from hal.client.session import SessionLost
 from hal.client.sessions.demand import Overseer, Wanted
 from hal.client.sessions.listing import SLOTS, sessions_of
 from hal.runtime.session_file import read_session_file
-from tests.client.sessions.processes import WAIT_S, Processes, processes
+from tests.client.sessions.processes import WAIT_S, OneGroup, Processes, processes
 
 
 def hang(begun: str) -> None:
@@ -32,7 +32,7 @@ def until(seen: Path) -> None:
 
 
 def overseer_of(started: Processes, **more: Any) -> Overseer:
-    return Overseer(read_session_file(started.file), Wanted(1, 1), lambda _count: None, **more)
+    return Overseer(read_session_file(started.file), **more)
 
 
 @pytest.mark.slow
@@ -76,8 +76,9 @@ def test_tasks_fail_when_there_will_be_no_slots() -> None:
     with processes(workers=0) as started:
         session = started.open()
         future, squares = session.submit(abs, -1), session.map(abs, range(10))
-        overseer = overseer_of(started, why_none=lambda: reasons.pop(0), give_up=session._core.give_up)
-        overseer.begin(1)
+        group = OneGroup(Wanted(1, 1), why_none=lambda: reasons.pop(0))
+        overseer = overseer_of(started, groups=[group], give_up=session._core.give_up)
+        overseer.begin()
         with pytest.raises(SessionLost, match="the job of its slots, 7, has ended"):
             future.result(WAIT_S)
         with pytest.raises(SessionLost, match="has ended: cancelled"):

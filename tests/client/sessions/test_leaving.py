@@ -14,7 +14,7 @@ from hal.core.model.errors import ConflictError
 from hal.daemons.worker.worker import EXIT_LEFT
 from hal.runtime.session_file import read_session_file
 from hal.wire.frames.sessions import RetireSlots
-from tests.client.sessions.processes import WAIT_S, Processes, processes
+from tests.client.sessions.processes import WAIT_S, OneGroup, Processes, processes
 
 
 def nap(begun: str, number: int) -> int:
@@ -32,7 +32,7 @@ def until(seen: Path) -> None:
 
 
 def wait_for_slots(started: Processes, count: int) -> None:
-    overseer = Overseer(read_session_file(started.file), Wanted(1, 1), lambda _count: None)
+    overseer = Overseer(read_session_file(started.file))
     deadline_s = time.monotonic() + WAIT_S
     while (found := overseer.numbers()) is None or found.slots != count:
         assert time.monotonic() < deadline_s
@@ -81,7 +81,7 @@ def test_a_session_that_a_client_ends_is_over_for_everybody() -> None:
     """Broker and workers end in order."""
     with processes(workers=1) as started:
         wait_for_slots(started, 1)
-        Overseer(read_session_file(started.file), Wanted(1, 1), lambda _count: None).end()
+        Overseer(read_session_file(started.file)).end()
         assert [process.wait(WAIT_S) for process in (started.broker, *started.workers)] == [0, 0]
 
 
@@ -128,8 +128,8 @@ def test_a_session_wants_as_many_slots_as_a_limit_allows() -> None:
     with processes(workers=0) as started:
         session = started.open()
         futures = [session.submit(abs, number) for number in range(40)]
-        overseer = Overseer(read_session_file(started.file), Wanted(1, 10), want)
-        overseer.begin(1)
+        overseer = Overseer(read_session_file(started.file), [OneGroup(Wanted(1, 10), want)])
+        overseer.begin()
         assert enough.wait(WAIT_S)
         assert asked[:3] == [10, 5, 3]
         overseer.end()

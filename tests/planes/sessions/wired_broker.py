@@ -52,6 +52,8 @@ class Client:
         attempts: int = 1,
         once: bool = False,
         depth: int = 0,
+        shape: str = "",
+        key: str = "",
     ) -> int:
         first = self.submitted
         parts = [str(first + index).encode() for index in range(count)]
@@ -65,6 +67,8 @@ class Client:
             attempts=attempts,
             once=once,
             depth=depth,
+            shape=shape,
+            key=key,
         )
         self.broker.submit(self.submitter, frame, now_ms)
         return first
@@ -87,10 +91,10 @@ class Client:
 class Worker:
     """Has what it was sent, in order."""
 
-    def __init__(self, broker: Broker, name: str = "w", now_ms: int = 0) -> None:
+    def __init__(self, broker: Broker, name: str = "w", now_ms: int = 0, *, shape: str = "", worker: int = 0) -> None:
         self.broker = broker
         self.outbox = Outbox()
-        self.slot: Slot = broker.add_slot(name, self.outbox, now_ms)
+        self.slot: Slot = broker.add_slot(name, self.outbox, now_ms, shape=shape, worker=worker)
         self.read = 0
         self.runs: dict[int, tuple[int, list[bytes]]] = {}
         """Of each run how many were reported, and the arguments."""

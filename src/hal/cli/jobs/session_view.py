@@ -35,7 +35,7 @@ def render_session(screen: Screen, one: SessionView, failures: Sequence[FailedTa
         {
             "session": one.session.name,
             "broker": f"job {one.session.broker}, {one.session.state}",
-            "slots": f"job {one.session.slots}: {len(one.slots)} of {one.session.most}",
+            "slots": "; ".join(_shapes(one)),
             "runs for": span(round(one.uptime_s * 1_000)),
             "clients": str(one.clients),
             "tasks": f"{one.done:,} done ({one.rate:,.0f} a second; {recent_rate(one):,.0f} now), "
@@ -60,7 +60,9 @@ def render_session(screen: Screen, one: SessionView, failures: Sequence[FailedTa
                 screen.line(f"and {len(groups) - MAX_GROUPS} more: -o json")
     if one.slots:
         screen.line()
-        screen.table(SLOT_COLUMNS, [_slot(slot) for slot in one.slots])
+        several = any(slot.shape for slot in one.slots)
+        columns = ("SHAPE", *SLOT_COLUMNS) if several else SLOT_COLUMNS
+        screen.table(columns, [((slot.shape or "-",) if several else ()) + _slot(slot) for slot in one.slots])
     if failures:
         screen.line()
         render_failures(screen, failures[:LAST])
@@ -114,6 +116,13 @@ def _late(slot: SlotUse) -> str:
 
 def _task(slot: SlotUse) -> str:
     return slot.running + (f" [{', '.join(slot.tags)}]" if slot.tags else "")
+
+
+def _shapes(one: SessionView) -> list[str]:
+    return [
+        f"{shape.shape + ': ' if shape.shape else ''}job {shape.job}: {shape.running} of {shape.most}"
+        for shape in one.session.shapes
+    ]
 
 
 def _slot(slot: SlotUse) -> tuple[str, ...]:

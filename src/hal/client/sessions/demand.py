@@ -8,8 +8,8 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
 
 from hal.client.sessions.core import connect
 from hal.client.sessions.reconnection import RECONNECT_S
@@ -31,12 +31,12 @@ KEEP_S: Final = 15.0
 class Wanted:
     """The rule. Pure."""
 
-    def __init__(self, least: int, most: int, keep_s: float = KEEP_S) -> None:
+    def __init__(self, least: int, most: int, keep_s: float = KEEP_S, *, floor: int = 1) -> None:
         """Args:
-        least: slots that are wanted whatever there is to do; at least one is.
+        least: slots that are wanted whatever there is to do, and `floor` at least.
         most: wanted at most.
         """
-        self._least, self._most = max(least, 1), most
+        self._least, self._most = max(least, floor), most
         self._keep_s = keep_s
         self._seen: list[tuple[float, int]] = []
         """When so many tasks were unanswered, most first: only what is more than everything later."""
@@ -52,43 +52,50 @@ class Wanted:
         return self._seen[0][1]
 
 
+class Group(Protocol):
+    """The slots of one shape; see `SlotGroup`."""
+
+    shape: str
+    wanted: Wanted
+    threads: int
+    told: int
+
+    def want(self, count: int) -> None: ...
+
+    def why_none(self) -> str: ...
+
+
 class Overseer:
     """Asks the broker how many tasks there are, and wants as many slots; over a connection of its own."""
 
     def __init__(
         self,
         session: SessionFile,
-        wanted: Wanted,
-        want: Callable[[int], None],
-        why_none: Callable[[], str] = lambda: "",
+        groups: Sequence[Group] = (),
         give_up: Callable[[str], None] = lambda _reason: None,
     ) -> None:
         """
         Args:
-            want: tells HAL how many slots are wanted.
-            why_none: asks HAL why there will be no slots any more; '': there may be.
-            give_up: called with that, when tasks wait for them.
+            groups: the slots, by shape.
+            give_up: called with the reason when tasks wait for slots that will never be there.
         Raises:
             UnreachableError, HALError: the broker does not answer.
         """
         self._session = session
         self.durable = bool(session.journal)
         self._link, _ = connect(session)
-        self._wanted, self._want = wanted, want
-        self._why_none, self._give_up = why_none, give_up
+        self._groups = {group.shape: group for group in groups}
+        self._give_up = give_up
         self._ask_s = 0.0
         """HAL is not asked before then whether slots may come."""
-        self._told = 0
-        """How many HAL was told to want; 0: none yet."""
-        self._again_s = 0.0
-        """HAL is not asked before then."""
+        self._again_s = dict.fromkeys(self._groups, 0.0)
+        """HAL is not told how many slots of a shape are wanted before then."""
         self._asking = threading.Lock()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._oversee, name="hal-session-demand", daemon=True)
 
-    def begin(self, told: int) -> None:
-        """Begin; HAL wants so many now."""
-        self._told = told
+    def begin(self) -> None:
+        """Begin to look."""
         self._thread.start()
 
     def numbers(self, *, slots: bool = False) -> SessionNumbers | None:
@@ -107,8 +114,10 @@ class Overseer:
         return None
 
     def leave(self) -> None:
-        """Leave the session, and the number of its slots, as they are."""
+        """Leave the session as it is, with slots for what was submitted."""
         self._end_thread()
+        if self._groups and (found := self.numbers()) is not None:
+            self._adapt(found)
         self._link.close()
 
     def _end_thread(self) -> None:
@@ -145,31 +154,31 @@ class Overseer:
         self._link = link
         return True
 
-    def _tell(self, slots: int) -> None:
-        """Let HAL want so many slots, or as many of them as it takes."""
-        while slots != self._told:
+    def _tell(self, group: Group, slots: int) -> None:
+        """Let HAL run so many slots, or as many of them as it takes."""
+        while slots != group.told:
             try:
-                self._want(slots)
+                group.want(slots)
             except HALError as error:
-                self._again_s = time.monotonic() + REFUSED_S
-                if not isinstance(error, ConflictError) or slots < self._told:
+                self._again_s[group.shape] = time.monotonic() + REFUSED_S
+                if not isinstance(error, ConflictError) or slots < group.told:
                     return  # its controller is away, or the job ends
-                slots = self._told + (slots - self._told) // 2  # a limit leaves room for fewer
-            else:
-                self._told = slots
+                slots = group.told + (slots - group.told) // 2  # a limit leaves room for fewer
 
-    def _are_gone(self) -> bool:
-        """Whether there will be no slots any more; then everything that waits for them has failed."""
-        if time.monotonic() < self._ask_s:
+    def _are_gone(self, groups: Sequence[Group]) -> bool:
+        """Whether there will be no slots of these shapes any more; then everything that waits has failed."""
+        if not groups or time.monotonic() < self._ask_s:
             return False
         self._ask_s = time.monotonic() + ASK_S
-        try:
-            reason = self._why_none()
-        except HALError:
-            return False  # its controller is away
-        if reason:
-            self._give_up(reason)
-        return bool(reason)
+        for group in groups:
+            try:
+                reason = group.why_none()
+            except HALError:
+                return False  # its controller is away
+            if reason:
+                self._give_up(reason)
+                return True
+        return False
 
     def _oversee(self) -> None:
         heard_s = time.monotonic()
@@ -180,11 +189,19 @@ class Overseer:
                     continue
                 return
             heard_s = time.monotonic()
-            if found.unanswered and not found.slots and self._are_gone():
+            if not self._adapt(found):
                 return
-            slots = self._wanted.slots(found.unanswered, time.monotonic())
-            if slots != self._told and time.monotonic() >= self._again_s:
-                self._tell(slots)
-            if found.slots > slots:
+
+    def _adapt(self, found: SessionNumbers) -> bool:
+        """Let HAL run as many slots as are wanted; False: there will be none, and everything has failed."""
+        known = [(self._groups[one.shape], one) for one in found.shapes if one.shape in self._groups]
+        if self._are_gone([group for group, one in known if one.wanted and not one.slots]):
+            return False
+        for group, one in known:
+            slots = group.wanted.slots(-(-one.wanted // group.threads), time.monotonic())
+            if slots != group.told and time.monotonic() >= self._again_s[group.shape]:
+                self._tell(group, slots)
+            if one.slots > slots * group.threads:
                 with contextlib.suppress(HALError):
-                    self._link.send(RetireSlots(keep=slots))
+                    self._link.send(RetireSlots(keep=slots * group.threads, shape=group.shape))
+        return True

@@ -54,7 +54,7 @@ def end_session(client: Client, name: str) -> list[Outcome]:
         return []
     with contextlib.suppress(HALError):
         _tell_end(file_of(client, found))
-    outcomes = client.cancel(*[job for job in (found.broker, found.slots) if job])
+    outcomes = client.cancel(*[job for job in (found.broker, *(one.job for one in found.shapes)) if job])
     forget(directory)
     return outcomes
 

@@ -19,8 +19,20 @@ if TYPE_CHECKING:
 SESSION_LABEL: Final = "hal/session"
 """Of both jobs: the name of the session."""
 PART_LABEL: Final = "hal/part"
+SHAPE_LABEL: Final = "hal/shape"
+"""Of jobs of slots: their shape, where it is not that of the session itself."""
 BROKER: Final = "broker"
 SLOTS: Final = "slots"
+
+
+class ShapeInfo(Struct, frozen=True, kw_only=True):
+    """The slots of one shape, while they have a job."""
+
+    shape: str
+    """'' of the session itself."""
+    job: str
+    running: int
+    most: int
 
 
 class SessionInfo(Struct, frozen=True, kw_only=True):
@@ -34,12 +46,13 @@ class SessionInfo(Struct, frozen=True, kw_only=True):
     state: str
     """Of the broker's job; `ending` if that has ended and the job of the slots has not."""
     slots: str
-    """Id of the job; '' if it has ended."""
+    """Id of the job of the slots of the session itself; '' if it has ended."""
     running: int
-    """Slots that run now."""
+    """Slots that run now, of all shapes."""
     most: int
     """Slots at most."""
     submit_ms: int
+    shapes: tuple[ShapeInfo, ...] = ()
 
 
 class SlotUse(Struct, frozen=True, kw_only=True):
@@ -63,6 +76,8 @@ class SlotUse(Struct, frozen=True, kw_only=True):
     """The function of the task that it runs."""
     tags: tuple[str, ...] = ()
     """Of that task."""
+    shape: str = ""
+    """Of the slot; '': that of the session itself."""
 
 
 class TaskGroup(Struct, frozen=True, kw_only=True):
@@ -113,17 +128,22 @@ class SessionView(Struct, frozen=True, kw_only=True):
 
 def sessions_of(jobs: Iterable[JobInfo]) -> list[SessionInfo]:
     """The sessions that these jobs are, by name."""
-    parts: dict[tuple[str, str], dict[str, JobInfo]] = {}
+    parts: dict[tuple[str, str], dict[tuple[str, str], JobInfo]] = {}
     for job in jobs:
-        name = job.labels.get(SESSION_LABEL, "")
-        if name and not job.ended:
-            parts.setdefault((name, job.user), {})[job.labels.get(PART_LABEL, "")] = job
-    return [_info(*key, parts[key]) for key in sorted(parts) if {BROKER, SLOTS} & parts[key].keys()]
+        name, part = job.labels.get(SESSION_LABEL, ""), job.labels.get(PART_LABEL, "")
+        if name and part in (BROKER, SLOTS) and not job.ended:
+            parts.setdefault((name, job.user), {})[part, job.labels.get(SHAPE_LABEL, "")] = job
+    return [_info(*key, parts[key]) for key in sorted(parts)]
 
 
-def _info(name: str, user: str, parts: dict[str, JobInfo]) -> SessionInfo:
-    broker, slots = parts.get(BROKER), parts.get(SLOTS)
+def _info(name: str, user: str, parts: dict[tuple[str, str], JobInfo]) -> SessionInfo:
+    broker, slots = parts.get((BROKER, "")), parts.get((SLOTS, ""))
     one = broker or slots or next(iter(parts.values()))
+    shapes = tuple(
+        ShapeInfo(shape=shape, job=job.id, running=job.counts.get("running", 0), most=job.tasks)
+        for (part, shape), job in sorted(parts.items())
+        if part == SLOTS
+    )
     return SessionInfo(
         name=name,
         user=user,
@@ -131,9 +151,10 @@ def _info(name: str, user: str, parts: dict[str, JobInfo]) -> SessionInfo:
         broker=broker.id if broker else "",
         state=broker.state if broker else "ending",
         slots=slots.id if slots else "",
-        running=slots.counts.get("running", 0) if slots else 0,
-        most=slots.tasks if slots else 0,
+        running=sum(shape.running for shape in shapes),
+        most=sum(shape.most for shape in shapes),
         submit_ms=one.submit_ms,
+        shapes=shapes,
     )
 
 
@@ -208,6 +229,7 @@ def _view(session: SessionInfo, numbers: SessionNumbers) -> SessionView:
             silent_s=one.silent_ms / 1_000,
             running=one.running,
             tags=one.tags,
+            shape=one.shape,
         )
         for one in sorted(numbers.each, key=lambda one: one.task)
     )

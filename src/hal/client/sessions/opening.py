@@ -8,34 +8,38 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import secrets
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypedDict
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypedDict
 
 from msgspec import structs
 
 from hal.client.rest import access_calls
 from hal.client.session import Session
 from hal.client.sessions.core import SessionCore
-from hal.client.sessions.demand import Overseer, Wanted
+from hal.client.sessions.demand import KEEP_S, Overseer, Wanted
 from hal.client.sessions.kept import FILE, forget, kept_session
 from hal.client.sessions.listing import (
     BROKER,
     PART_LABEL,
     SESSION_LABEL,
+    SHAPE_LABEL,
     SLOTS,
     SessionInfo,
     file_of,
     my_session,
     sessions_of,
 )
+from hal.client.sessions.slot_groups import SlotGroup, cancel_all
 from hal.client.sync_client import Client
 from hal.core.model.errors import ConflictError, HALError, NotFoundError, SpecError, TimedOutError, UnreachableError
 from hal.core.model.facts import NODE_LABEL
+from hal.core.model.units import parse_size
 from hal.runtime.identity import boot_id
 from hal.runtime.privacy import make_private
 from hal.runtime.session_file import (
@@ -47,6 +51,7 @@ from hal.runtime.session_file import (
     reached_at,
     write_session_file,
 )
+from hal.wire.frames.sessions import MAX_SHAPES, MAX_THREADS
 
 if TYPE_CHECKING:
     from hal.client.addresses.address import Address
@@ -87,20 +92,46 @@ class SlotOptions(TypedDict, total=False):
     workdir: str | os.PathLike[str]
 
 
+class ShapeOptions(SlotOptions, total=False):
+    """What the slots of a further shape ask for, beside what the session's do."""
+
+    slots: int | tuple[int, int]
+    threads: int
+    worker_memory: int | str
+
+
+class _Shape(NamedTuple):
+    """The slots of one shape, as they were asked for."""
+
+    least: int
+    most: int
+    threads: int
+    worker_memory: int
+    """Bytes; 0: as much as it likes."""
+    options: Mapping[str, Any]
+
+
+_REQUESTS: Final = ("cpus", "memory", "gpus", "request", "walltime")
+"""Keywords that each shape has for itself."""
+_SHAPE_NAME: Final = re.compile("[a-z0-9-]{1,32}")
+MEMORY_SHARE: Final = 0.9
+"""Of what a slot asks for: what its worker may have before it is replaced, if nothing else is said."""
+
+
 class OpenedSession(Session):
     """A session that this program has opened in a HAL, or found there by name.
 
     Attributes:
         name: of the session.
         broker: the job that hands the tasks out.
-        slots: the job whose tasks run them.
+        groups: the slots by shape.
     """
 
     def __init__(
         self,
         name: str,
         broker: Job,
-        slots: Job,
+        groups: Sequence[SlotGroup],
         core: SessionCore,
         overseer: Overseer,
         forget: Callable[[], None] | None = None,
@@ -108,13 +139,21 @@ class OpenedSession(Session):
     ) -> None:
         """Use `Client.session`."""
         super().__init__(core)
-        self.name, self.broker, self.slots = name, broker, slots
+        self.name, self.broker = name, broker
+        self.groups = {group.shape: group for group in groups}
         self._overseer = overseer
         self._ending = threading.Lock()
         self._over = False
         self._forget = forget
         self._found = found
         """Another program has opened it, and ends it."""
+
+    @property
+    def slots(self) -> Job:
+        """The job whose tasks run the session's tasks: those that name no shape."""
+        job = self.groups[""].job
+        assert job is not None
+        return job
 
     def __repr__(self) -> str:
         return f"<session {self.name}: broker job {self.broker.id}, slots job {self.slots.id}>"
@@ -174,15 +213,15 @@ class OpenedSession(Session):
             told = self._tell_end()
             # Workers that run end themselves, and the job with them; slots that only wait would look first. Those of a
             # broker whose machine is lost would wait for it.
-            if not told or not self.slots.refresh().counts.get("running"):
-                with contextlib.suppress(ConflictError):
-                    self.slots.cancel()
+            for group in self.groups.values():
+                group.cancel(running=not told)
             if self._forget is not None:
                 self._forget()
             with contextlib.suppress(HALError):  # the name is free then
                 deadline_s = time.monotonic() + ENDED_S
-                for job in (self.broker, self.slots):
-                    job.wait(max(deadline_s - time.monotonic(), 0.0))
+                self.broker.wait(max(deadline_s - time.monotonic(), 0.0))
+                for group in self.groups.values():
+                    group.wait(max(deadline_s - time.monotonic(), 0.0))
 
     def _tell_end(self) -> bool:
         """Tell the broker, or the next one, if it is just being replaced; returns whether one was told."""
@@ -206,31 +245,35 @@ def open_session_at(
     timeout: float,
     options: Mapping[str, Any],
     durable: bool = False,
+    shapes: Mapping[str, ShapeOptions] | None = None,
+    threads: int = 1,
+    worker_memory: int | str | None = None,
+    initializer: Callable[..., object] | None = None,
+    initargs: tuple[Any, ...] = (),
 ) -> OpenedSession:
     """See `Client.session`."""
     client = Client(address)
-    least, most = _bounds(slots)
-    unknown = [key for key in options if key not in SlotOptions.__annotations__]
-    if unknown:
-        raise SpecError(
-            f"session has no keyword '{unknown[0]}'", hint=f"keywords: {', '.join(SlotOptions.__annotations__)}"
-        )
+    _check_keywords("session", options, SlotOptions.__annotations__)
+    asked = _shapes(slots, threads, worker_memory, options, shapes or {})
+    start = partial(SessionCore, initializer=initializer, arguments=initargs)
     name = name or f"session-{secrets.token_hex(4)}"
     user = client.call(access_calls.who_am_i()).user
     if live := sessions_of(client.jobs(label={SESSION_LABEL: name}, user=user)):
         if not durable:
             raise ConflictError(f"there is a session '{name}' already", hint="client.find_session(name) connects to it")
-        if (found := _come_back(client, live[0], timeout)) is not None:
+        if (found := _come_back(client, live[0], timeout, start, asked, keep)) is not None:
             return found
     here, alone = _nodes_here(client, durable=durable)
     spread = None if alone or durable else _spread(client, user)
     directory = durable_directory(address.named, name) if durable else private_directory() if here else None
     kept = kept_session(directory) if durable and directory is not None else None
     jobs: list[Job] = []
+    groups: list[SlotGroup] = []
     try:
         session = kept or new_session_file(
             directory or Path("/"), name=name, linger_s=linger, passing=True, durable=durable
         )
+        session = structs.replace(session, shapes=tuple(shape for shape in asked if shape))
         parse_address(session.listen[0])
         brokers, more = session, dict[str, Any]()
         if spread is not None:
@@ -241,60 +284,139 @@ def open_session_at(
             write_session_file(directory / FILE, structs.replace(brokers, linger_s=linger))
             file = str(directory / FILE)
         broker = client.submit([python, "-m", "hal.daemons.broker", "--session", file],
-            **_common(name, BROKER, here, options), **more, request={"cpu": 0, "memory": BROKER_MEMORY},
+            **_common(name, BROKER, "", here, options), **more, request={"cpu": 0, "memory": BROKER_MEMORY},
             retries=RETRIES if durable else 0,
         )  # fmt: skip
         jobs.append(broker)
-        told = max(least, 1)
-        asked: dict[str, Any] = {
-            key: options[key] for key in ("cpus", "memory", "gpus", "request", "walltime") if key in options
-        }
-        if most > least:
-            asked["extensions"] = most - least
-        words = ["--session", file]
+        words, secret = ["--session", file], dict[str, Any]()
         if spread is not None:
             address_of_broker = spread.address(broker, name, timeout)
             session = reached_at(session, address_of_broker)
-            words, asked["secrets"], here = ["--session", spread.file, "--dial", address_of_broker], [spread.name], []
-        worker = client.submit(
-            [python, "-m", "hal.daemons.worker", *words],
-            **_common(name, SLOTS, here, options), **asked, array=most, max_running=told, workers=True,
-            after=f"after:{broker.id}", on_dependency_failed="cancel", retries=RETRIES,
-        )  # fmt: skip
-        jobs.append(worker)
-        core = _connected(session, broker, timeout, OPENER if durable else "")
-        overseer = Overseer(
-            session, Wanted(least, most, keep), partial(_want, worker), partial(_why_none, worker), core.give_up
-        )
+            words, here = ["--session", spread.file, "--dial", address_of_broker], []
+            secret = {"secrets": [spread.name]}
+        for shape, one in asked.items():
+            group = _new_group(
+                client, name, broker, shape, one, [python, "-m", "hal.daemons.worker", *words], secret, here, keep
+            )
+            groups.append(group)
+            group.begin(max(one.least, 0 if shape else 1))
+        core = _connected(session, broker, timeout, OPENER if durable else "", start)
+        overseer = Overseer(session, groups, core.give_up)
     except BaseException:
-        for job in reversed(jobs):
-            with contextlib.suppress(HALError):
-                job.cancel()
+        cancel_all([*jobs, *(group.job for group in groups if group.job is not None)])
         if kept is None and directory is not None:
             forget(directory)
         if spread is not None:
             spread.remove()
         raise
-    overseer.begin(told)
-    return OpenedSession(name, broker, worker, core, overseer, spread.remove if spread is not None else None)
+    overseer.begin()
+    return OpenedSession(name, broker, groups, core, overseer, spread.remove if spread is not None else None)
 
 
-def _bounds(slots: int | tuple[int, int]) -> tuple[int, int]:
+def _check_keywords(what: str, given: Mapping[str, Any], known: Mapping[str, Any]) -> None:
+    for key in given:
+        if key not in known:
+            raise SpecError(f"{what} has no keyword '{key}'", hint=f"keywords: {', '.join(known)}")
+
+
+def _shapes(
+    slots: int | tuple[int, int],
+    threads: int,
+    worker_memory: int | str | None,
+    options: Mapping[str, Any],
+    shapes: Mapping[str, ShapeOptions],
+) -> dict[str, _Shape]:
+    """All shapes by name; '' is that of the session itself.
+
+    Raises:
+        SpecError: one is malformed.
+    """
+    if len(shapes) >= MAX_SHAPES:
+        raise SpecError(f"{len(shapes)} shapes of a session", hint=f"at most {MAX_SHAPES - 1}")
+    found = {"": _shape("session", slots, threads, worker_memory, options)}
+    same = {key: value for key, value in options.items() if key not in _REQUESTS}
+    for name, given in shapes.items():
+        if not _SHAPE_NAME.fullmatch(name):
+            raise SpecError(f"shape '{name}'", hint="lower-case letters, digits and hyphens, at most 32")
+        _check_keywords(f"shape '{name}'", given, _SHAPE_KEYWORDS)
+        own = {key: value for key, value in given.items() if key in SlotOptions.__annotations__}
+        found[name] = _shape(
+            f"shape '{name}'",
+            given.get("slots", (0, 8)),
+            given.get("threads", 1),
+            given.get("worker_memory"),
+            {**same, **own},
+        )
+    return found
+
+
+_SHAPE_KEYWORDS: Final = {**SlotOptions.__annotations__, "slots": 0, "threads": 0, "worker_memory": 0}
+
+
+def _shape(
+    what: str,
+    slots: int | tuple[int, int],
+    threads: int,
+    worker_memory: int | str | None,
+    options: Mapping[str, Any],
+) -> _Shape:
     least, most = (slots, slots) if isinstance(slots, int) else slots
     if not 0 <= least <= most or most < 1:
-        raise SpecError(f"slots: {least} to {most}", hint="a number, or (least, most): slots=(1, 8)")
-    return least, most
+        raise SpecError(f"{what}: slots: {least} to {most}", hint="a number, or (least, most): slots=(1, 8)")
+    if not 1 <= threads <= MAX_THREADS:
+        raise SpecError(f"{what}: {threads} threads of a worker", hint=f"between 1 and {MAX_THREADS}")
+    if worker_memory is None:
+        memory = options.get("memory") or options.get("request", {}).get("memory") or 0
+        bound = int(parse_size(memory) * MEMORY_SHARE) if memory else 0
+    else:
+        bound = parse_size(worker_memory, field="worker_memory") if worker_memory else 0
+    return _Shape(least, most, threads, bound, options)
 
 
-def _common(name: str, part: str, here: Sequence[str], options: Mapping[str, Any]) -> Any:
-    """What both jobs are told."""
+def _new_group(
+    client: Client,
+    name: str,
+    broker: Job,
+    shape: str,
+    asked: _Shape,
+    command: Sequence[str],
+    more: Mapping[str, Any],
+    here: Sequence[str],
+    keep: float,
+) -> SlotGroup:
+    """The slots of one shape, which have no job yet.
+
+    Args:
+        command: of a worker of the session's own shape.
+        more: keywords of `submit`.
+    """
+    spec = {
+        "what": [*command, *_words(shape, asked)],
+        **_common(name, SLOTS, shape, here, asked.options), **more, "array": asked.most, "workers": True,
+        **{key: asked.options[key] for key in _REQUESTS if key in asked.options},
+        **({"extensions": asked.most - asked.least} if asked.most > asked.least else {}),
+        "after": f"after:{broker.id}", "on_dependency_failed": "cancel", "retries": RETRIES,
+    }  # fmt: skip
+    wanted = Wanted(asked.least, asked.most, keep, floor=0 if shape else 1)
+    return SlotGroup(client, shape, wanted, asked.threads, spec)
+
+
+def _words(shape: str, asked: _Shape) -> list[str]:
+    """Further words of the command of a worker."""
+    words = ["--shape", shape] if shape else []
+    words += ["--threads", str(asked.threads)] if asked.threads > 1 else []
+    return words + (["--most-memory", str(asked.worker_memory)] if asked.worker_memory else [])
+
+
+def _common(name: str, part: str, shape: str, here: Sequence[str], options: Mapping[str, Any]) -> Any:
+    """What all jobs are told."""
     same = ("queue", "account", "qos", "priority", "exclude", "tolerate", "env", "workdir")
     constraints = options.get("constraints", ())
     constraints = [constraints] if isinstance(constraints, str) else list(constraints)
     return {
         **{key: options[key] for key in same if key in options},
         "name": name,
-        "labels": {SESSION_LABEL: name, PART_LABEL: part},
+        "labels": {SESSION_LABEL: name, PART_LABEL: part, **({SHAPE_LABEL: shape} if shape else {})},
         "constraints": [
             *(constraints if part == SLOTS else ()),
             *([f"{NODE_LABEL}={'|'.join(here)}"] if here else ()),
@@ -325,21 +447,18 @@ def _spread(client: Client, user: str) -> Spread:
     return spread
 
 
-def _want(worker: Job, count: int) -> None:
-    worker.update(max_running=count)
-
-
-def _why_none(slots: Job) -> str:
-    """Why there will be no slots any more; '': there may be."""
-    info = slots.refresh()
-    return f"the job of its slots, {slots.id}, has ended: {info.reason or info.state}" if info.state.ended else ""
-
-
-def _connected(session: SessionFile, broker: Job, timeout: float, key: str = "") -> SessionCore:
+def _connected(
+    session: SessionFile,
+    broker: Job,
+    timeout: float,
+    key: str = "",
+    start: Callable[..., SessionCore] = SessionCore,
+) -> SessionCore:
     """Wait until the broker listens.
 
     Args:
         key: of a client of a durable session.
+        start: makes the connection.
 
     Raises:
         ConflictError: its job ended.
@@ -349,7 +468,7 @@ def _connected(session: SessionFile, broker: Job, timeout: float, key: str = "")
     deadline_s = asked_s + timeout
     while True:
         try:
-            return SessionCore(session, client=key)
+            return start(session, client=key)
         except UnreachableError as error:
             now_s = time.monotonic()
             if now_s > deadline_s:
@@ -374,44 +493,83 @@ def find_session_at(address: Address, name: str, key: str = "") -> OpenedSession
     return _found(client, my_session(client, name), key, 0.0, owned=False)
 
 
-def _come_back(client: Client, found: SessionInfo, timeout: float) -> OpenedSession | None:
+def _come_back(
+    client: Client,
+    found: SessionInfo,
+    timeout: float,
+    start: Callable[..., SessionCore],
+    asked: Mapping[str, _Shape],
+    keep: float,
+) -> OpenedSession | None:
     """Connect to a durable session that runs; None: it has just ended, and is opened again.
 
     Raises:
         ConflictError: it is not durable.
     """
     try:
-        return _found(client, found, OPENER, timeout)
+        return _found(client, found, OPENER, timeout, start, asked, keep)
     except (NotFoundError, ConflictError):
         if found.broker and not client.job(found.broker).refresh().state.ended:
             raise
-    if found.slots:
-        with contextlib.suppress(HALError):
-            client.job(found.slots).cancel()
+    cancel_all([client.job(one.job) for one in found.shapes])
     return None
 
 
-def _found(client: Client, found: SessionInfo, key: str, timeout: float, *, owned: bool = True) -> OpenedSession:
+def _found(
+    client: Client,
+    found: SessionInfo,
+    key: str,
+    timeout: float,
+    start: Callable[..., SessionCore] = SessionCore,
+    asked: Mapping[str, _Shape] | None = None,
+    keep: float = KEEP_S,
+    *,
+    owned: bool = True,
+) -> OpenedSession:
     """Connect to a session.
 
     Args:
         timeout: seconds to wait for its broker, if it is durable and its client has a key.
+        asked: its shapes; those that have no job now get one when there are tasks for them.
         owned: the end of this client's use is the session's end.
     """
     name = found.name
     session = file_of(client, found)
     if key and not session.journal:
         raise ConflictError(f"there is a session '{name}' already, which is not durable")
-    broker, slots = client.job(found.broker), client.job(found.slots)
-    asked = slots.refresh().spec or {}
-    most = asked["array"]["count"]
-    core = _connected(session, broker, timeout, key) if timeout else SessionCore(session, client=key)
-    wanted = Wanted(most - asked.get("extensions", 0), most)
-    overseer = Overseer(session, wanted, partial(_want, slots), partial(_why_none, slots), core.give_up)
-    overseer.begin(asked["array"].get("max_running", 0))
+    broker = client.job(found.broker)
+    secrets = (broker.refresh().spec or {}).get("secrets") or ()
+    jobs = {one.shape: client.job(one.job) for one in found.shapes}
+    groups = [_group_of(client, name, shape, job) for shape, job in jobs.items()]
+    for shape, wanted in (asked or {}).items():
+        if shape in session.shapes and shape not in jobs and "" in jobs:
+            spec = jobs[""].refresh().spec or {}
+            words = list(spec["command"])
+            words = words[: words.index("--session") + (4 if "--dial" in words else 2)]
+            more = {"secrets": spec["secrets"]} if spec.get("secrets") else {}
+            here = [] if more else _nodes_here(client, durable=True)[0]
+            groups.append(_new_group(client, name, broker, shape, wanted, words, more, here, keep))
+    core = _connected(session, broker, timeout, key, start) if timeout else start(session, client=key)
+    overseer = Overseer(session, groups, core.give_up)
+    overseer.begin()
     forget_it = None
-    if asked.get("secrets"):
+    if secrets:
         from hal.client.sessions.machines import Spread
 
-        forget_it = Spread(client, asked["secrets"][0]).remove
-    return OpenedSession(name, broker, slots, core, overseer, forget_it, not owned)
+        forget_it = Spread(client, next(iter(secrets))).remove
+    return OpenedSession(name, broker, groups, core, overseer, forget_it, not owned)
+
+
+def _group_of(client: Client, name: str, shape: str, job: Job) -> SlotGroup:
+    """Slots of a job that another program has submitted."""
+    asked = job.refresh().spec or {}
+    words = asked["command"]
+    threads = int(words[words.index("--threads") + 1]) if "--threads" in words else 1
+    most, told = asked["array"]["count"], asked["array"].get("max_running", 0)
+    least = most - asked.get("extensions", 0)
+
+    def find() -> str:
+        return next((one.job for one in my_session(client, name).shapes if one.shape == shape), "")
+
+    wanted = Wanted(least, most, floor=0 if shape else 1)
+    return SlotGroup(client, shape, wanted, threads, None, job, told, find)

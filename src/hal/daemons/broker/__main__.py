@@ -73,7 +73,14 @@ async def _serve(runtime: Runtime, directory: Path, session: SessionFile, addres
     place = runtime.open_directory(waiting)
     files = PayloadFiles(exchange)
     terms = SessionTerms(
-        session.id, session.token, str(exchange), journal, token_of(exchange), files, waiting=place, shapes=session.shapes
+        session.id,
+        session.token,
+        str(exchange),
+        journal,
+        token_of(exchange),
+        files,
+        waiting=place,
+        shapes=session.shapes,
     )
     service = BrokerService(runtime, terms, partial(remove_files_of, exchange))
     try:

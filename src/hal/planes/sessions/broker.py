@@ -766,7 +766,7 @@ class Broker:
                 block.pool.busy_keys -= 1
 
     def _shape_numbers(self) -> tuple[ShapeNumbers, ...]:
-        here = {pool: 0 for pool in self._pools.values()}
+        here = dict.fromkeys(self._pools.values(), 0)
         bound = dict(here)
         for slot in self.slots.values():
             here[slot.pool] += 1

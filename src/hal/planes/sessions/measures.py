@@ -259,4 +259,5 @@ def numbers_of(slot: Slot, now_ms: int) -> SlotNumbers:
         silent_ms=max(now_ms - slot.heard_ms, 0) if held else 0,
         running=running.name if running is not None else "",
         tags=running.frame.tags if running is not None else (),
+        shape=slot.pool.shape,
     )

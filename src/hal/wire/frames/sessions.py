@@ -422,6 +422,8 @@ class SlotNumbers(Struct, frozen=True, kw_only=True, array_like=True):
     """The function of the task that it runs."""
     tags: Tags = ()
     """Of that task."""
+    shape: Shape = ""
+    """Of the slot."""
 
 
 class ShapeNumbers(Struct, frozen=True, kw_only=True, array_like=True):
@@ -469,8 +471,8 @@ class SessionNumbers(Frame, frozen=True, kw_only=True):
 
 
 class RetireSlots(Frame, frozen=True, kw_only=True):
-    """From a client: keep so many slots of a shape. Of the others those that have no task are told to leave: the worker gets a
-    goodbye with the code `slot-retired`."""
+    """From a client: keep so many slots of a shape. Of the others those that have no task are told to leave: the worker
+    gets a goodbye with the code `slot-retired`."""
 
     keep: Count
     shape: Shape = ""
