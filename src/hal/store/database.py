@@ -78,6 +78,10 @@ class Database(ABC):
         """Return some unused space to the file system; returns how many pages. A server does this by itself."""
         return 0
 
+    @abstractmethod
+    def size_bytes(self, connection: Connection) -> int:
+        """What it takes of the disk, with the log that is not yet in it."""
+
     def replication(self, connection: Connection) -> Replication:
         """The standbys that copy this database, as far as its server shows them; none where there is no server."""
         return Replication()

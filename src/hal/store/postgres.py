@@ -94,6 +94,10 @@ class PostgresDatabase(Database):
         state = getattr(error, "sqlstate", None)
         return state is not None and not state.startswith(("08", "57"))
 
+    def size_bytes(self, connection: Connection) -> int:
+        """As its server says."""
+        return int(connection.exec_driver_sql("SELECT pg_database_size(current_database())").scalar_one())
+
     def replication(self, connection: Connection) -> Replication:
         """The standbys in `pg_stat_replication`."""
         return read_replication(connection)

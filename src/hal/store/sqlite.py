@@ -180,6 +180,14 @@ class SqliteDatabase(Database):
             connection.exec_driver_sql("PRAGMA incremental_vacuum(1)")
         return unused - int(connection.exec_driver_sql("PRAGMA freelist_count").scalar_one())
 
+    def size_bytes(self, connection: Connection) -> int:
+        """Its file and its log; in memory its pages."""
+        if self.path is None:
+            pages: int = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
+            return pages * int(connection.exec_driver_sql("PRAGMA page_size").scalar_one())
+        files = (self.path, self.path.with_name(self.path.name + "-wal"))
+        return sum(os.stat(file).st_size for file in files if file.exists())
+
     def nothing_written(self, error: BaseException | None) -> bool:
         """Whether this error of COMMIT proves that nothing became durable."""
         name = getattr(error, "sqlite_errorname", "") or ""

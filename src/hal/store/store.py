@@ -273,6 +273,11 @@ class Store:
         with self._database.reading("looking up a commit") as connection:
             return _committed(connection, commit_id) is not None
 
+    def size_bytes(self) -> int:
+        """What the database takes of the disk."""
+        with self._database.reading("reading its size") as connection:
+            return self._database.size_bytes(connection)
+
     def trim(self, now_ms: int, retention: Retention, *, epoch: int, keys_before_ms: int | None = None) -> Trimmed:
         """Remove what retention does not keep beside jobs, oldest first, at most `trimming.TRIMMED_AT_ONCE` of each
         kind.

@@ -78,13 +78,16 @@ async def serve(runtime: Runtime, *, home: Home, listen: str, wire: str = "", ne
         from hal.daemons.controller.elector import LeaderElector
         from hal.daemons.controller.following.presence import Presence
         from hal.daemons.controller.following.shared_authority import shared_authority
+        from hal.daemons.controller.metrics.book import MetricsBook
         from hal.daemons.controller.service.status import VERSION
         from hal.runtime.machine import host_name
 
         # Kernels that another policy needs are loaded when it comes.
         with hold_kernels(stamp_of_all()):
             agents = UnixAddress(home.wire_socket())
-            front = RestFront(runtime, config, home)
+            metrics = MetricsBook()
+            metrics.watch(runtime, VERSION)
+            front = RestFront(runtime, config, home, metrics)
             host, wired = host_name(), reached(config.wire, config.address)
             presence = Presence(runtime, host=host, version=VERSION, rest=front.rest, wire=wired, secret=front.secret)
             needed = config.wire is not None or serves_tls(config)
@@ -100,6 +103,7 @@ async def serve(runtime: Runtime, *, home: Home, listen: str, wire: str = "", ne
                 authority=authority,
                 remark=lambda: compilation.note,
                 relay=_relay(home, config),
+                metrics=metrics,
             )
             await elector.run()
     return RUN_AGAIN if compilation.done else 0

@@ -32,6 +32,9 @@ from hal.daemons.controller.files.bundles import Bundles
 from hal.daemons.controller.files.collected import Collected
 from hal.daemons.controller.files.node_files import NodeFiles
 from hal.daemons.controller.following.presence import Presence
+from hal.daemons.controller.metrics.book import MetricsBook
+from hal.daemons.controller.metrics.leader_views import LeaderViews
+from hal.daemons.controller.metrics.slow_facts import SlowFacts
 from hal.daemons.controller.nodes.admission import NodeAdmission
 from hal.daemons.controller.nodes.agents import Agents
 from hal.daemons.controller.service.controller_api import ControllerApi
@@ -67,20 +70,23 @@ class Controller:
         presence: Presence | None = None,
         remark: Callable[[], str] = str,
         relay: StartedService | None = None,
+        metrics: MetricsBook | None = None,
     ) -> None:
         """
         Args:
+            metrics: those of this process, which outlive its leadership; None: new ones.
             relay: passes streams on between clients and nodes that cannot reach each other.
             presence: this controller's row in a store that several share.
             remark: what people should know of this process; '' for nothing.
         """
         self._runtime = runtime
         self._config = config
+        self._metrics = metrics or MetricsBook()
         self._presence = presence
         self._clock = Clock(runtime)
         self._committer = Committer(runtime, open_store)
         faults = PolicyFaults(runtime.log)
-        self._engine = Engine(config.engine, faults, runtime)
+        self._engine = Engine(config.engine, faults, runtime, self._metrics.slices)
         rules = tuple(admit_named(name) for name in config.admit)
         self._plane = TaskPlane(config.policy, self._engine, config.engine, rules, config.topology)
         self.planes = PlaneGroup(self._plane, runtime.log)
@@ -92,7 +98,7 @@ class Controller:
         self._node_admission = NodeAdmission(
             runtime, self._clock, config, self._plane, self.planes.port(joining), lambda: self._loop.inbox
         )
-        self._flusher = Flusher(runtime, self._committer)
+        self._flusher = Flusher(runtime, self._committer, self._metrics.flushes)
         self._secrets = SecretBook()
         self._agents = Agents(
             runtime,
@@ -112,47 +118,56 @@ class Controller:
         self._waiters, self._watchers, self._node_waiters = JobWaiters(), Watchers(), NodeWaiters()
         self._ends, self._readers = EndWaiters(), ReaderBook()
         self._loop = ControlLoop(
-            runtime, self._clock, self.planes, self._engine, self._committer, self._flusher, self, self._agents.lied
+            runtime,
+            self._clock,
+            self.planes,
+            self._engine,
+            self._committer,
+            self._flusher,
+            self,
+            self._agents.lied,
+            self._metrics,
         )
         self._listener: Listener | None = None
         self._tokens = TokenBook()
         self._keeping: asyncio.Task[None] | None = None
         self._reporting: asyncio.Task[None] | None = None
-        self.api = ControllerApi(
-            Parts(
-                runtime=runtime,
-                clock=self._clock,
-                plane=self._plane,
-                engine=self._engine,
-                committer=self._committer,
-                flusher=self._flusher,
-                agents=self._agents,
-                node_admission=self._node_admission,
-                periodic=self.planes.port(periodic),
-                loop=self._loop,
-                waiters=self._waiters,
-                watchers=self._watchers,
-                node_waiters=self._node_waiters,
-                ends=self._ends,
-                readers=self._readers,
-                faults=faults,
-                access=config.access,
-                tokens=self._tokens,
-                secrets=self._secrets,
-                bundles=self._bundles,
-                collected=self._collected,
-                notifications=config.notifications,
-                own_row=lambda: presence.row if presence is not None else None,
-                serving=config.serving,
-                relays=StreamRelays(relay, config.relay),
-                runs_as=config.runs_as,
-                reached=f"[{config.address}]" if ":" in config.address else config.address,
-                rest=rest_url(config),
-                topology=config.topology,
-                remark=remark,
-                policy_file=self._policy_file,
-            )
+        parts = Parts(
+            runtime=runtime,
+            clock=self._clock,
+            plane=self._plane,
+            engine=self._engine,
+            committer=self._committer,
+            flusher=self._flusher,
+            agents=self._agents,
+            node_admission=self._node_admission,
+            periodic=self.planes.port(periodic),
+            loop=self._loop,
+            metrics=self._metrics,
+            waiters=self._waiters,
+            watchers=self._watchers,
+            node_waiters=self._node_waiters,
+            ends=self._ends,
+            readers=self._readers,
+            faults=faults,
+            access=config.access,
+            tokens=self._tokens,
+            secrets=self._secrets,
+            bundles=self._bundles,
+            collected=self._collected,
+            notifications=config.notifications,
+            own_row=lambda: presence.row if presence is not None else None,
+            serving=config.serving,
+            relays=StreamRelays(relay, config.relay),
+            runs_as=config.runs_as,
+            reached=f"[{config.address}]" if ":" in config.address else config.address,
+            rest=rest_url(config),
+            topology=config.topology,
+            remark=remark,
+            policy_file=self._policy_file,
         )
+        self.api = ControllerApi(parts, SlowFacts(runtime, config, self._metrics, lambda: self._committer.store))
+        self._views = LeaderViews(parts, self._metrics, self.api.advice.ages_s)
 
     # ── life ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -197,6 +212,7 @@ class Controller:
         self._listener = await self._runtime.listen(address, self._serve, credentials)
         self._readers.load(await self._runtime.run_blocking(self._committer.store.readers))
         await self._node_admission.open(self._serve)
+        self._views.attach()
         self._runtime.log.info(
             "leading", epoch=self._committer.epoch, jobs=self._plane.live_count, nodes=len(loaded.nodes)
         )
@@ -319,6 +335,7 @@ class Controller:
         await self._let_go()
 
     async def _let_go(self) -> None:
+        self._metrics.follow()
         for task in (self._keeping, self._reporting):
             if task is not None:
                 task.cancel()
@@ -332,6 +349,7 @@ class Controller:
     def committed(self, change: GroupChange[Change]) -> None:
         """See `control_loop.Effects`."""
         self._agents.deliver(change.lead.orders)
+        self._metrics.count_group(change.lead.figures)
 
     def flushed(self, change: GroupChange[Change], committed: Committed | None) -> None:
         """See `control_loop.Effects`."""

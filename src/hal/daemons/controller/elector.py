@@ -14,6 +14,7 @@ from hal.daemons.controller.controller import Controller
 from hal.daemons.controller.cycle.committer import OpenStore
 from hal.daemons.controller.following.follower import Follower, WirePort
 from hal.daemons.controller.following.presence import Presence
+from hal.daemons.controller.metrics.book import MetricsBook
 from hal.daemons.controller.service.controller_api import ControllerApi
 from hal.runtime.authority import Authority
 from hal.runtime.interface import Address, Runtime
@@ -62,6 +63,7 @@ class LeaderElector:
         authority: Callable[[], Authority | None] = lambda: None,
         remark: Callable[[], str] = str,
         relay: StartedService | None = None,
+        metrics: MetricsBook | None = None,
     ) -> None:
         """
         Args:
@@ -70,9 +72,10 @@ class LeaderElector:
             presence: this controller's row in a store that several share.
             authority: gives that of this HAL, once the store says that it is the right one; blocking.
             remark: what people should know of this process; '' for nothing.
-            relay: as for `Controller`.
+            relay, metrics: as for `Controller`.
         """
         self._relay = relay
+        self._metrics = metrics or MetricsBook()
         self._runtime = runtime
         self._config = config
         self._wire = wire
@@ -95,7 +98,9 @@ class LeaderElector:
         """
         served = False
         while not self._runtime.stopping.is_set():
-            controller = Controller(self._runtime, self._config, self._open, self._presence, self._remark, self._relay)
+            controller = Controller(
+                self._runtime, self._config, self._open, self._presence, self._remark, self._relay, self._metrics
+            )
             try:
                 if not self._authority_found:
                     self._authority = await self._runtime.run_blocking(self._find_authority)

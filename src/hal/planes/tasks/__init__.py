@@ -16,6 +16,7 @@ from hal.planes.tasks.jobs.selection import WHOLE, Done, Selection, named_pieces
 from hal.planes.tasks.jobs.taken_tasks import TakenTasks
 from hal.planes.tasks.jobs.updates import Updated
 from hal.planes.tasks.live.attempt import Attempt
+from hal.planes.tasks.live.figures import GroupFigures
 from hal.planes.tasks.live.gpu_book import GpuBook
 from hal.planes.tasks.live.job import LiveJob
 from hal.planes.tasks.live.node import node_spec, reason_of, without_jobs
@@ -27,6 +28,7 @@ from hal.planes.tasks.slices import CHEAP_A_SLICE, Pace, Work, emptied, finished
 from hal.planes.tasks.submitter import Submitter
 from hal.planes.tasks.table.checks import check_table
 from hal.planes.tasks.table.draft import Change
+from hal.planes.tasks.table.group_figures import LiveTally
 from hal.planes.tasks.table.orders import NodesNow, Orders
 from hal.planes.tasks.table.rows import job_row
 from hal.planes.tasks.table.table import STEP_SECRET
@@ -49,11 +51,13 @@ __all__ = [
     "EngineView",
     "FieldChange",
     "GpuBook",
+    "GroupFigures",
     "Interning",
     "JobPatch",
     "Judge",
     "LimitsByOwner",
     "LiveJob",
+    "LiveTally",
     "NeverStartsError",
     "NodesNow",
     "Orders",

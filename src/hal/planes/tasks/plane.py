@@ -15,7 +15,7 @@ from hal.core.engine.config import EngineConfig
 from hal.core.engine.events import Event
 from hal.core.engine.plan import Plan, Rows, StartRows
 from hal.core.interfaces.admit import Admit
-from hal.core.model import EventKind, HALError, JobSpec, Never, TaskState, Verdict
+from hal.core.model import EventKind, HALError, JobSpec, Never, NodeState, TaskState, Verdict
 from hal.core.model.eviction import Evict
 from hal.core.model.offer import Offer
 from hal.core.model.policy import Policy
@@ -50,6 +50,7 @@ from hal.planes.tasks.table import restart
 from hal.planes.tasks.table.commit import keep, sealing, undoing
 from hal.planes.tasks.table.draft import Change
 from hal.planes.tasks.table.extensions import base_runs, present_nodes
+from hal.planes.tasks.table.group_figures import LiveTally
 from hal.planes.tasks.table.propagation import settle, settling
 from hal.planes.tasks.table.table import STEP_SECRET, JobTable
 from hal.store.mark import INSTANCE
@@ -582,6 +583,16 @@ class TaskPlane:
     def tally_queues(self) -> dict[str, QueueTally]:
         """See `tallies.tally_queues`."""
         return tallies.tally_queues(self._table)
+
+    @property
+    def tally(self) -> LiveTally:
+        """Counts of committed live jobs and tasks, by queue and state; kept up with each commit, O(1) to ask."""
+        return self._table.tally
+
+    @property
+    def node_states(self) -> Mapping[NodeState, int]:
+        """How many nodes are in each state; O(1)."""
+        return self._table.node_states
 
     def tally_nodes(self) -> dict[str, int]:
         """See `tallies.tally_nodes`."""

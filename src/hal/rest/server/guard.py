@@ -51,6 +51,10 @@ LOOK = (
 _DENIED = {401: "unauthorized", 403: "denied"}
 
 
+OnAnswer = Callable[[str, int, int], None]
+"""Operation (empty: none was found), status, nanoseconds until the head of the answer."""
+
+
 class Guard:
     """Wraps the application."""
 
@@ -64,9 +68,11 @@ class Guard:
         runtime: Runtime,
         rows: Sequence[Endpoint] = (),
         versions: Sequence[int] = (1,),
+        on_answer: OnAnswer | None = None,
     ) -> None:
         """
         Args:
+            on_answer: called with each request that was answered, for metrics.
             rows: of the application's table: which are open to strangers, and which read their bodies as streams.
             versions: of the interface that the application speaks, ascending.
         """
@@ -79,6 +85,7 @@ class Guard:
         self._audit = audit
         self._runtime = runtime
         self._versions = tuple(versions)
+        self._on_answer = on_answer
         self._for_strangers = frozenset((row.method, row.path) for row in rows if row.for_strangers)
         self._streaming = tuple(row for row in rows if row.body is not None and row.body.stream_bytes)
         self._max_request_bytes = limits.max_request_bytes
@@ -114,8 +121,19 @@ class Guard:
     async def _answer(
         self, raw: MutableMapping[str, Any], connection: HttpConnection | None, receive: Receive, send: Send
     ) -> None:
+        answer = _Answer(send, self._versions[-1], self._runtime.monotonic_ns)
+        began_ns = self._runtime.monotonic_ns()
+        try:
+            await self._let_in(raw, connection, receive, answer)
+        finally:
+            if self._on_answer is not None:
+                taken_ns = (answer.begun_ns or self._runtime.monotonic_ns()) - began_ns
+                self._on_answer(answer.operation, answer.status or CLIENT_GONE, taken_ns)
+
+    async def _let_in(
+        self, raw: MutableMapping[str, Any], connection: HttpConnection | None, receive: Receive, answer: _Answer
+    ) -> None:
         headers = dict(raw["headers"])
-        answer = _Answer(send, self._versions[-1])
         try:
             identity = await self._identify(raw, headers)
         except HALError as error:
@@ -204,6 +222,7 @@ class Guard:
                 await _break_off(identity, body, answer, state.get("connection"))
         finally:
             body.forget()
+            answer.operation = visit.operation
             if changing or visit.not_own or answer.status in _DENIED:
                 refused = "not-own" if visit.not_own else _DENIED.get(answer.status, "")
                 status = CLIENT_GONE if body.broken else answer.status
@@ -289,8 +308,13 @@ class Guard:
 class _Answer:
     """What is sent back, with the version in its head; its status is kept."""
 
-    def __init__(self, send: Send, version: int) -> None:
+    def __init__(self, send: Send, version: int, monotonic_ns: Callable[[], int]) -> None:
         self._send = send
+        self._monotonic_ns = monotonic_ns
+        self.begun_ns = 0
+        """When its head was sent; 0: it was not."""
+        self.operation = ""
+        """What was asked for, once its row is found."""
         self.version = version
         self.status = 0
         self.last = False
@@ -302,6 +326,7 @@ class _Answer:
         """As ASGI's."""
         if message["type"] == "http.response.start":
             self.status = message["status"]
+            self.begun_ns = self._monotonic_ns()
             more = [(b"hal-api-version", str(self.version).encode())]
             if self.last or (self.body is not None and self.body.held_back):
                 more.append((b"connection", b"close"))

@@ -15,6 +15,8 @@ from hal.daemons.controller.api.rest_server import RestServer
 from hal.daemons.controller.config import ANY_HOST, Config, rest_url, serves_tls
 from hal.daemons.controller.elector import Serving
 from hal.daemons.controller.following.follower import Follower
+from hal.daemons.controller.metrics.book import MetricsBook
+from hal.daemons.controller.metrics.slow_facts import SlowFacts
 from hal.daemons.controller.service.controller_api import ControllerApi
 from hal.rest.server.certificate import RestCertificate, open_rest_certificate
 from hal.runtime.authority import has_authority, open_authority
@@ -31,8 +33,9 @@ LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 class RestFront:
     """REST on the socket of a HAL_HOME, and on the port that hal.toml names."""
 
-    def __init__(self, runtime: Runtime, config: Config, home: Home) -> None:
+    def __init__(self, runtime: Runtime, config: Config, home: Home, metrics: MetricsBook) -> None:
         self._runtime = runtime
+        self._metrics = metrics
         self.secret = runtime.new_id() + runtime.new_id()
         """By which a leader knows this controller while it follows (see `presence`)."""
         self._config = config
@@ -63,7 +66,8 @@ class RestFront:
                 await self._certify()
             else:
                 config = replace(config, tcp=None)  # which authority it is to have, the database cannot say yet
-        app = FollowerApp(follower, self._runtime, self.secret, rest_url(config))
+        slow_facts = SlowFacts(self._runtime, config, self._metrics, lambda: None)
+        app = FollowerApp(follower, self._runtime, self.secret, rest_url(config), self._metrics, slow_facts)
         rest = RestServer(app, self._runtime, config, owner_uid=os.geteuid(), tls=self._tls)
         await rest.start(self._home.api_socket())
         return rest

@@ -84,6 +84,7 @@ class RestServer(HttpServer):
             forwarded=forwarded,
             groups=groups,
         )
+        api.metrics.name_operations(ENDPOINTS)
         guard = Guard(
             app,
             callers=authenticator,
@@ -92,6 +93,7 @@ class RestServer(HttpServer):
             runtime=runtime,
             rows=ENDPOINTS,
             versions=(API_VERSION,),
+            on_answer=api.metrics.count_answer,
         )
         ports = Ports(
             public=Path(config.access.socket) if config.access.socket else None,

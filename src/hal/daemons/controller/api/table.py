@@ -18,6 +18,7 @@ from hal.daemons.controller.api.endpoints.files import FILES
 from hal.daemons.controller.api.endpoints.jobs import JOBS
 from hal.daemons.controller.api.endpoints.joining import JOINING
 from hal.daemons.controller.api.endpoints.login import LOGIN
+from hal.daemons.controller.api.endpoints.metrics import METRICS
 from hal.daemons.controller.api.endpoints.nodes import NODES
 from hal.daemons.controller.api.endpoints.offers import OFFERS
 from hal.daemons.controller.api.endpoints.outputs import OUTPUTS
@@ -66,6 +67,7 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     *READERS,
     *STATUS,
     *PLANES,
+    *METRICS,
     description_row(document),
     *POLICY,
     *ADVICE,

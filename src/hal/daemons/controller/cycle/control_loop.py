@@ -25,6 +25,7 @@ from hal.daemons.controller.cycle.engine import Engine
 from hal.daemons.controller.cycle.flusher import Flusher
 from hal.daemons.controller.cycle.inbox import Call, Inbox, Report, is_refusal
 from hal.daemons.controller.cycle.plane_group import GroupChange, PlaneFailed, PlaneGroup
+from hal.daemons.controller.metrics.book import MetricsBook
 from hal.planes.interface import MAX_WITHDRAWN_A_BLOCK, Sealed, Work
 from hal.runtime.interface import Runtime
 from hal.runtime.line_budget import BudgetedLogs
@@ -75,8 +76,13 @@ class ControlLoop(Generic[SealedT]):
         flusher: Flusher,
         effects: Effects[SealedT],
         lied: Callable[[str, str], None],
+        metrics: MetricsBook,
     ) -> None:
-        """`lied`: called with a node that reported what cannot be, and why that is so; nothing of it was taken in."""
+        """
+        Args:
+            lied: called with a node that reported what cannot be, and why that is so; nothing of it was taken in.
+            metrics: counts turns, groups and commits.
+        """
         self.inbox = Inbox()
         self.trouble = ""
         """Why nothing can be made durable now; '' when all is well."""
@@ -88,6 +94,7 @@ class ControlLoop(Generic[SealedT]):
         self._flusher = flusher
         self._effects = effects
         self._report_lie = lied
+        self._metrics = metrics
         self._logs = BudgetedLogs(runtime.log, runtime.monotonic_ms)
         """Of what nodes and, all together, people caused."""
         self._bisection = Bisection()
@@ -161,7 +168,7 @@ class ControlLoop(Generic[SealedT]):
 
     async def _run_group(self) -> bool:
         """Stage what waits, decide, commit it all; False when the store refused."""
-        now_ms = self._clock.now_ms()
+        began_ns, now_ms = self._runtime.monotonic_ns(), self._clock.now_ms()
         if self._planes.failed and now_ms >= self._recover_ms:
             await self._recover()
         if self._bisection.active:
@@ -185,8 +192,10 @@ class ControlLoop(Generic[SealedT]):
             return True
         committed: Committed | None = None
         if not change.empty or self._bisection.verifying or (self.trouble and now_ms >= self._probe_ms):
+            handed_ns = self._runtime.monotonic_ns()
             try:
                 committed = await self._committer.commit(change.operations, now_ms)
+                self._metrics.commits.observe((self._runtime.monotonic_ns() - handed_ns) / 1e9)
                 await self._committer.lease.held()
             except StaleEpoch:
                 for call in calls:
@@ -198,6 +207,9 @@ class ControlLoop(Generic[SealedT]):
         self._more = self._more or self._planes.lead.crowded
         self._engine.hours_kept()
         self._effects.committed(change)
+        if committed is not None:
+            self._metrics.groups.observe(len(reports) + len(calls))
+        self._metrics.cycles.observe((self._runtime.monotonic_ns() - began_ns) / 1e9)
         if calls or not change.empty or change.has_effects:
             urgent = bool(calls) or self._effects.awaited(change)
             await self._flusher.then(partial(self._answer, calls, change, committed), urgent=urgent)
@@ -215,6 +227,7 @@ class ControlLoop(Generic[SealedT]):
         Raises:
             Exception: the error, where it says neither.
         """
+        self._metrics.commit_failures.add()
         items: list[Item] = [*reports, *calls]
         of_its_values = not isinstance(error, HALError) or type(error) in (GroupRefused, StoreError)
         if of_its_values and self._bisection.failed(items, error):
@@ -387,6 +400,10 @@ class ControlLoop(Generic[SealedT]):
         await self._run_slices(self._planes.undoing())
         if self._planes.failed and self._clock.now_ms() >= self._recover_ms:
             await self._recover()
+
+    def planes_in_service(self) -> dict[str, bool]:
+        """Whether each plane is in service, by name."""
+        return self._planes.in_service()
 
     async def load_planes(self) -> None:
         """Read the rows of all attached planes; before the loop runs, and before the engine begins.

@@ -32,6 +32,7 @@ from hal.core.model import Never, Outlook, Verdict
 from hal.daemons.controller.cycle.share_memory import HoursMemory
 from hal.planes.tasks import BookingTimes
 from hal.runtime.interface import Runtime
+from hal.runtime.metrics.histogram import HistogramValue
 from hal.store import NodeRow
 
 
@@ -43,12 +44,16 @@ class Engine:
         config: EngineConfig,
         on_fault: Callable[[PolicyFault], None] | None = None,
         runtime: Runtime | None = None,
+        slices: HistogramValue | None = None,
     ) -> None:
         """
         Args:
+            slices: counts how long they take.
             on_fault: called with a policy that answers wrongly, see `Scheduler`.
             runtime: what watches slices from outside, and where what goes wrong is logged; None: nobody does.
         """
+        self._runtime = runtime
+        self._slices = slices
         self._log = None if runtime is None else runtime.log
         self._watch = None if runtime is None else runtime.watch(self._report_late)
         self._rests = False
@@ -132,13 +137,16 @@ class Engine:
 
     def step(self, now_ms: int) -> Step:
         """One slice of scheduling. Raises EngineFault; then only `begin` helps."""
-        if self._watch is None:
+        if self._watch is None or self._runtime is None:
             return self._scheduler.step(now_ms)
         self._watch.begin()
+        began_ns = self._runtime.monotonic_ns()
         try:
             step = self._scheduler.step(now_ms)
         finally:
             self._watch.end()
+            if self._slices is not None:
+                self._slices.observe((self._runtime.monotonic_ns() - began_ns) / 1e9)
         if step.rests != self._rests:
             self._rests = step.rests
             if step.rests:

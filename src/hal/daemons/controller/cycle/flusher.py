@@ -14,6 +14,7 @@ from functools import partial
 
 from hal.daemons.controller.cycle.committer import Committer
 from hal.runtime.interface import Lane, Runtime, Timer
+from hal.runtime.metrics.histogram import HistogramValue
 
 MAX_UNFLUSHED = 256
 """Groups that may be committed and not flushed; the loop waits for the disk beyond."""
@@ -24,7 +25,12 @@ COMPANY_MS = 20
 class Flusher:
     """One flush at a time, for all that waits for it."""
 
-    def __init__(self, runtime: Runtime, committer: Committer) -> None:
+    def __init__(self, runtime: Runtime, committer: Committer, flushes: HistogramValue) -> None:
+        """
+        Args:
+            flushes: counts how long they take.
+        """
+        self._flushes = flushes
         self._runtime = runtime
         self._committer = committer
         self._waiting: list[Callable[[], None]] = []
@@ -62,7 +68,9 @@ class Flusher:
                 self._later.cancel()
                 self._later = None
             waiting, self._waiting = self._waiting, []
+            began_ns = self._runtime.monotonic_ns()
             await self._runtime.run_blocking(partial(self._committer.store.flush), Lane.FLUSH)
+            self._flushes.observe((self._runtime.monotonic_ns() - began_ns) / 1e9)
             for say in waiting:
                 say()
             if not self._waiting:

@@ -163,6 +163,11 @@ class Inbox:
         """Whether something must be done now."""
         return self._urgent
 
+    @property
+    def calls_waiting(self) -> int:
+        """Calls that wait for their turn."""
+        return len(self._calls)
+
     def wake_for_lazy(self) -> None:
         """Wake the loop: what could wait has waited long enough."""
         if self._turns:

@@ -208,6 +208,10 @@ class PlaneGroup(Generic[SealedT]):
         """All planes but the lead plane."""
         return list(self._attached)
 
+    def in_service(self) -> dict[str, bool]:
+        """Whether each plane is in service, by name; the lead plane always is."""
+        return {self.lead.name: True, **{plane.name: plane.name not in self._failed for plane in self._attached}}
+
     @property
     def failed(self) -> list[Plane]:
         """Attached planes that are out of service."""

@@ -166,6 +166,11 @@ class Agents:
         self.forgetting = Forgetting(runtime, plane, committer, flusher, inbox, self._numbers, self._send_forget)
         self.leases = NodeLeases(runtime, times, self._lease_over)
 
+    @property
+    def connected_count(self) -> int:
+        """How many nodes have their agent on the line. O(nodes)."""
+        return sum(link.connection is not None for link in self._links.values())
+
     def connected(self, node: str) -> bool:
         """Whether the node's agent is on the line."""
         link = self._links.get(node)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hal.daemons.controller.access.delegation import Delegations
+from hal.daemons.controller.metrics.slow_facts import SlowFacts
 from hal.daemons.controller.service.access.audit_heads import AuditHeads
 from hal.daemons.controller.service.access.join_tokens import JoinTokens
 from hal.daemons.controller.service.access.logins import Logins
@@ -34,8 +35,10 @@ from hal.daemons.controller.service.task_outputs import TaskOutputs
 class ControllerApi:
     """Of one controller."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: Parts, slow_facts: SlowFacts) -> None:
         self.runtime = parts.runtime
+        self.metrics = parts.metrics
+        self.slow_facts = slow_facts
         self.access = parts.access
         self.secrets = Secrets(parts)
         self.files = Files(parts)

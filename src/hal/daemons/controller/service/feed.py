@@ -80,6 +80,10 @@ class Watchers:
         self._all.append(watcher)
         return watcher
 
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self._all)
+
     def drop(self, watcher: Watcher) -> None:
         """Forget a watcher that has disconnected."""
         if watcher in self._all:

@@ -19,6 +19,7 @@ from hal.daemons.controller.cycle.plane_group import PlanePort
 from hal.daemons.controller.cycle.policy_faults import PolicyFaults
 from hal.daemons.controller.files.bundles import Bundles
 from hal.daemons.controller.files.collected import Collected
+from hal.daemons.controller.metrics.book import MetricsBook
 from hal.daemons.controller.nodes.admission import NodeAdmission
 from hal.daemons.controller.nodes.agents import Agents
 from hal.daemons.controller.service.feed import Watchers
@@ -47,6 +48,8 @@ class Parts:
     node_admission: NodeAdmission
     periodic: PlanePort[PeriodicPlane]
     loop: ControlLoop[Change]
+    metrics: MetricsBook
+    """Those of this process."""
     waiters: JobWaiters
     watchers: Watchers
     node_waiters: NodeWaiters

@@ -5,6 +5,7 @@ Pure.
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import pairwise
 
 from hal.core.engine.events import INF
@@ -18,6 +19,7 @@ from hal.planes.tasks.live.gpu_book import GpuBook
 from hal.planes.tasks.live.job import LiveJob
 from hal.planes.tasks.live.standings import SINGLETON
 from hal.planes.tasks.live.task_ranges import count_in, summed
+from hal.planes.tasks.table.group_figures import LiveTally
 from hal.planes.tasks.table.packs import give_up_ms
 from hal.planes.tasks.table.table import JobTable
 
@@ -81,6 +83,12 @@ def check_table(table: JobTable) -> None:
     for other in table.ended:
         if other in table.jobs or other not in table.dependants:
             raise InternalError(f"job {other} has ended and is remembered for nobody")
+    counted = LiveTally()
+    counted.begin(table.jobs)
+    if not table.draft.jobs_before and (counted.jobs, counted.tasks) != (table.tally.jobs, table.tally.tasks):
+        raise InternalError("the counts by queue and state disagree with the jobs")
+    if +table.node_states != Counter(row.state for row in table.nodes.values()):
+        raise InternalError("the counts of nodes disagree with the nodes")
 
 
 def _is_packed_unlisted(table: JobTable, job: LiveJob) -> bool:

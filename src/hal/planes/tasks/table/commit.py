@@ -5,8 +5,10 @@ Pure. O(what changed), in slices.
 
 from __future__ import annotations
 
+from hal.planes.tasks.live.figures import no_figures
 from hal.planes.tasks.slices import Pace, Work
 from hal.planes.tasks.table.draft import Change, Draft
+from hal.planes.tasks.table.group_figures import figures_of
 from hal.planes.tasks.table.propagation import settling
 from hal.planes.tasks.table.rows import operations
 from hal.planes.tasks.table.table import JobTable
@@ -20,14 +22,16 @@ def sealing(table: JobTable, now_ms: int) -> Work[Change]:
     table.feed_shared_gpus()
     draft = table.draft
     changed = [table.jobs.get(job_id) or draft.ended_jobs[job_id] for job_id in draft.jobs_before]
+    draft.figures = yield from figures_of(draft, changed, now_ms)
     made = yield from operations(draft, changed, table.nodes, now_ms)
     ended, touched = list(draft.ended_jobs.values()), list(draft.jobs_before)
-    return Change(made, draft.feed.take(), draft.orders, ended, touched, draft.lost_nodes)
+    return Change(made, draft.feed.take(), draft.orders, ended, touched, draft.lost_nodes, draft.figures)
 
 
 def keep(table: JobTable) -> None:
     """The sealed change was committed."""
     table.pending_limits.settle(table.jobs.peek)
+    table.tally.keep(table.draft.figures)
     table.jobs.came(table.draft.new_jobs)
     table.gates.keep()
     table.readiness.keep()
@@ -80,5 +84,6 @@ def undoing(table: JobTable) -> Work[None]:
     table.packs.undo()
     table.next_id = draft.next_id_before
     draft.feed.take()
+    draft.figures = no_figures()
     yield from table.pending_limits.settling(table.jobs.peek)
     keep(table)

@@ -21,6 +21,7 @@ from hal.core.model.offer import Offer
 from hal.core.model.policy import Policy
 from hal.planes.tasks.engine.interning import Interning
 from hal.planes.tasks.live.attempt import Attempt
+from hal.planes.tasks.live.figures import GroupFigures, no_figures
 from hal.planes.tasks.live.job import LiveJob
 from hal.planes.tasks.live.standings import EndedJob
 from hal.planes.tasks.live.task_ranges import TaskRanges
@@ -50,6 +51,8 @@ class Change:
     """Jobs whose rows changed, new ones included."""
     lost: list[str] = field(default_factory=list)
     """Nodes whose lease was over: what was guarded there is given away."""
+    figures: GroupFigures = field(default_factory=no_figures)
+    """For metrics."""
 
     def lists(self) -> Iterator[list[Any]]:
         """The lists that grow with what one request may change."""
@@ -110,6 +113,8 @@ class Draft:
         self.other: list[Operation] = []
         self.feed = EngineFeed(interning)
         self.orders: dict[str, Orders] = {}
+        self.figures = no_figures()
+        """Of all this, once it is sealed."""
         self.ended_jobs: dict[int, LiveJob] = {}
         """In the order in which they ended."""
         self._notes: dict[tuple[EventKind, str, str, str], _Note] = {}

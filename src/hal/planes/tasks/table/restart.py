@@ -65,6 +65,7 @@ def load(table: JobTable, loaded: Loaded) -> list[Event]:
     for job in table.jobs.objects():
         _adopt_replacement(table, job, loaded.now_ms)
     table.count_waiting()
+    table.tally.begin(table.jobs)
     return engine_events(table)
 
 

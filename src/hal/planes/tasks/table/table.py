@@ -55,6 +55,7 @@ from hal.planes.tasks.live.task_ranges import ONE_TASK, TaskRange, TaskRanges, c
 from hal.planes.tasks.slices import A_SLICE, Pace, Work
 from hal.planes.tasks.table import array_window
 from hal.planes.tasks.table.draft import Draft
+from hal.planes.tasks.table.group_figures import LiveTally
 from hal.planes.tasks.table.jobs_by_id import JobsById
 from hal.planes.tasks.table.packs import Packs, give_up_ms
 from hal.planes.tasks.table.pending_limits import PendingLimits
@@ -95,6 +96,8 @@ class JobTable:
         """Of all policies since this controller began: what work without GPUs may use, with the resource that it is of.
         What runs holds it when another policy reserves something else."""
         self.jobs = JobsById(self._from_columns, self.pending_limits.left_columns)
+        self.tally = LiveTally()
+        """Counts of committed live jobs and tasks, by queue and state."""
         self.dependants: dict[int, set[int]] = {}
         """Jobs that wait and name this one; their own `waits` say how."""
         self.followers: dict[int, set[int]] = {}
@@ -109,6 +112,8 @@ class JobTable:
         self.busy: set[int] = set()
         """Jobs with active attempts."""
         self.nodes: dict[str, NodeRow] = {}
+        self.node_states: Counter[NodeState] = Counter()
+        """How many of them are in each state."""
         self.draining: dict[str, tuple[int, int] | None] = {}
         """Nodes that drain, each with the job and task that was found there last; not stored."""
         self.evictions: dict[str, int] = {}
@@ -306,6 +311,10 @@ class JobTable:
 
     def set_node(self, name: str, row: NodeRow | None) -> None:
         """Set the node as it is from now on; None: forget it."""
+        if (known := self.nodes.get(name)) is not None:
+            self.node_states[known.state] -= 1
+        if row is not None:
+            self.node_states[row.state] += 1
         if row is None:
             self.nodes.pop(name, None)
             self.gpus.forget(name)

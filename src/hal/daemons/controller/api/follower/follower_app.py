@@ -17,6 +17,8 @@ from hal.daemons.controller.api.requests.call import Call
 from hal.daemons.controller.api.requests.ownership import PathOwnership
 from hal.daemons.controller.api.table import FOR_NARROWED
 from hal.daemons.controller.following.follower import Follower
+from hal.daemons.controller.metrics.book import MetricsBook
+from hal.daemons.controller.metrics.slow_facts import SlowFacts
 from hal.rest.identity import Visit
 from hal.rest.problems import PROBLEM_JSON, problem_of
 from hal.rest.rights import Role
@@ -51,17 +53,21 @@ class FollowerTokens:
 class FollowerApp:
     """An ASGI application, to be wrapped by the guard."""
 
-    def __init__(self, follower: Follower, runtime: Runtime, secret: str, rest: str = "") -> None:
+    def __init__(
+        self, follower: Follower, runtime: Runtime, secret: str, rest: str, metrics: MetricsBook, slow_facts: SlowFacts
+    ) -> None:
         """
         Args:
+            metrics: those of this process.
             rest: where people reach this controller from elsewhere.
             secret: by which the leader knows this controller (see `presence`).
         """
         self.tokens = FollowerTokens(follower)
+        self.metrics = metrics
         self._secret = secret
         self._follower = follower
         self._runtime = runtime
-        api = FollowerApi(follower, runtime, rest)
+        api = FollowerApi(follower, runtime, rest, metrics, slow_facts)
         self._own = OWN_ROUTES.serve(api, runtime, check_path=PathOwnership(api).check)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

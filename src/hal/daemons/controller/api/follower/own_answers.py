@@ -10,12 +10,15 @@ from msgspec.structs import replace
 
 from hal.daemons.controller.api.endpoints.endpoint import Endpoint
 from hal.daemons.controller.api.endpoints.jobs import JobsPage, TasksPage
+from hal.daemons.controller.api.endpoints.metrics import get_metrics
 from hal.daemons.controller.api.endpoints.status import get_version
 from hal.daemons.controller.api.errors import WAIT, NoLeaderError
 from hal.daemons.controller.api.requests.call import Call
 from hal.daemons.controller.api.requests.ownership import narrowed
 from hal.daemons.controller.api.table import ENDPOINTS
 from hal.daemons.controller.following.follower import Follower
+from hal.daemons.controller.metrics.book import MetricsBook
+from hal.daemons.controller.metrics.slow_facts import SlowFacts
 from hal.daemons.controller.service.controllers import list_controllers
 from hal.daemons.controller.service.jobs.jobs import MAX_ATTEMPTS_SHOWN
 from hal.daemons.controller.service.jobs.owners import Owned, owned_of
@@ -35,12 +38,16 @@ T = TypeVar("T")
 class FollowerApi:
     """What can be asked of a follower."""
 
-    def __init__(self, follower: Follower, runtime: Runtime, rest: str) -> None:
+    def __init__(
+        self, follower: Follower, runtime: Runtime, rest: str, metrics: MetricsBook, slow_facts: SlowFacts
+    ) -> None:
         """
         Args:
             rest: where people reach this controller from elsewhere.
         """
         self.runtime = runtime
+        self.metrics = metrics
+        self.slow_facts = slow_facts
         self._follower = follower
         self._rest = rest
 
@@ -131,6 +138,7 @@ _HANDLERS: Final[dict[str, Any]] = {
     "health": _get_health,
     "version": get_version,
     "authority": _get_authority,
+    "metrics": get_metrics,
     "listControllers": _list_controllers,
     "listJobs": _list_jobs,
     "listTasks": _list_tasks,

@@ -52,6 +52,11 @@ class Advice:
         known = self._parts.engine.known_keys(self._kinds)
         return [self._view(kind, known) for kind in sorted(self._kinds)]
 
+    def ages_s(self) -> dict[str, float]:
+        """How long ago each kind that is held was put last."""
+        now_ms = self._parts.clock.now_ms()
+        return {kind: max(now_ms - told.at_ms, 0) / 1_000 for kind, told in self._told.items() if kind in self._kinds}
+
     def get(self, kind: str, after: int, limit: int) -> AdviceColumns:
         """A kind, with at most `limit` of its keys from slot `after` on.
 

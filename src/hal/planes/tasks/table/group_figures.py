@@ -1,0 +1,129 @@
+"""What a group of changes amounts to in numbers, for metrics: what came, started and ended, and which counts moved.
+
+Pure. O(what changed), in slices; a microsecond for each job and attempt that changed. Nothing is decided by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final, TypeVar
+
+from hal.core.engine.events import INF
+from hal.core.lifecycle import TaskCounts
+from hal.core.model import TaskState
+from hal.planes.tasks.live.figures import GroupFigures, QueueState, no_figures
+from hal.planes.tasks.live.job import LiveJob
+from hal.planes.tasks.slices import CHEAP_A_SLICE, Pace, Work
+from hal.planes.tasks.table.draft import AttemptKey, Draft
+from hal.planes.tasks.table.jobs_by_id import JobsById
+
+K = TypeVar("K")
+
+LIVE: Final = tuple(state for state in TaskState if not state.ended)
+
+
+class LiveTally:
+    """How many live jobs there are, and tasks of them, by queue and state: as committed, kept up with each group."""
+
+    def __init__(self) -> None:
+        self.jobs: dict[QueueState, int] = {}
+        self.tasks: dict[QueueState, int] = {}
+
+    def begin(self, jobs: JobsById) -> None:
+        """Count all. O(objects), and a look at the columns."""
+        figures = no_figures()
+        for owner, count in jobs.owners_in_columns():
+            key = (owner.queue, TaskState.PENDING)
+            _add(figures.jobs, key, count)
+            _add(figures.tasks, key, count)
+        for job in jobs.objects():
+            _note(figures, None, job)
+        self.jobs, self.tasks = figures.jobs, figures.tasks
+
+    def keep(self, figures: GroupFigures) -> None:
+        """Count what a group has changed. O(queues x states that changed)."""
+        for counts, changes in ((self.jobs, figures.jobs), (self.tasks, figures.tasks)):
+            for key, change in changes.items():
+                left = counts.get(key, 0) + change
+                if left:
+                    counts[key] = left
+                else:
+                    counts.pop(key, None)
+
+
+def figures_of(draft: Draft, changed: Sequence[LiveJob], now_ms: int) -> Work[GroupFigures]:
+    """The figures of a draft; `changed` are the jobs of `draft.jobs_before` as they now are."""
+    figures, pace = no_figures(), Pace(CHEAP_A_SLICE)
+    by_id: dict[int, LiveJob] = {}
+    for job in changed:
+        by_id[job.id] = job
+        _note(figures, draft.jobs_before[job.id], None if job.id in draft.ended_jobs else job)
+        if pace.over():
+            yield
+    for job_id in draft.new_jobs:
+        if (new := by_id.get(job_id)) is not None:
+            _add(figures.submitted, new.queue)
+            if pace.over():
+                yield
+    for job in draft.ended_jobs.values():
+        _add(figures.ended_jobs, (job.queue, job.state))
+        if pace.over():
+            yield
+    for number, _, attempt in draft.new_attempts:
+        if attempt == 1 and (waited := by_id.get(number)) is not None:
+            since_ms = max(waited.submit_ms, waited.eligible_ms if waited.eligible_ms < INF else 0)
+            _add(figures.waited, (waited.queue, max(now_ms - since_ms, 0)))
+        if pace.over():
+            yield
+    for key, row in draft.ended_attempts.items():
+        if (of := by_id.get(key[0])) is not None:
+            _add(figures.ended_attempts, (of.queue, row.state.value))
+            _note_start(figures, draft, of, key, row.started_ms)
+        if pace.over():
+            yield
+    for key, marked in draft.marked_attempts.items():
+        if key not in draft.ended_attempts and (of := by_id.get(key[0])) is not None:
+            _note_start(figures, draft, of, key, marked.started_ms)
+        if pace.over():
+            yield
+    return figures
+
+
+def _note_start(figures: GroupFigures, draft: Draft, job: LiveJob, key: AttemptKey, started_ms: int | None) -> None:
+    """Count a first attempt that had not begun when the last group was committed."""
+    if started_ms is None or key[2] != 1:
+        return
+    before = draft.jobs_before[job.id]
+    known = None if before is None else before.active.get(key[1])
+    if known is None or known.started_ms is None:
+        _add(figures.started, (job.queue, max(started_ms - job.submit_ms, 0)))
+
+
+def _note(figures: GroupFigures, before: LiveJob | None, after: LiveJob | None) -> None:
+    """Count how a job has changed; None: it was not there, or is no more."""
+    if before is not None and after is not None and before.queue == after.queue:
+        queue, was, now = after.queue, before.counts, after.counts
+        if before.state is not after.state:
+            _add(figures.jobs, (queue, before.state), -1)
+            _add(figures.jobs, (queue, after.state))
+        for state, field in _FIELDS:
+            change = getattr(now, field) - getattr(was, field)
+            if change:
+                _add(figures.tasks, (queue, state), change)
+        return
+    for job, sign in ((before, -1), (after, 1)):
+        if job is not None:
+            _add(figures.jobs, (job.queue, job.state), sign)
+            for state, count in _live(job.counts):
+                _add(figures.tasks, (job.queue, state), sign * count)
+
+
+def _live(counts: TaskCounts) -> Iterable[tuple[TaskState, int]]:
+    return ((state, count) for state, field in _FIELDS if (count := getattr(counts, field)))
+
+
+_FIELDS: Final = tuple((state, state.value.replace("-", "_")) for state in LIVE)
+
+
+def _add(counts: dict[K, int], key: K, count: int = 1) -> None:
+    counts[key] = counts.get(key, 0) + count
