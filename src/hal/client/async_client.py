@@ -873,6 +873,10 @@ class AsyncClient:
         """Read the controller's health."""
         return await self.call(calls.health())
 
+    async def metrics(self) -> str:
+        """Read the controller's metrics, in Prometheus' text format."""
+        return await self.call(calls.metrics())
+
     async def notifications(self) -> NotificationsInfo:
         """Read whether this HAL sends mail and posts to webhooks, and how many notifications were sent."""
         return await self.call(calls.notifications())

@@ -867,6 +867,10 @@ class Client:
         """Read the controller's health."""
         return self.call(calls.health())
 
+    def metrics(self) -> str:
+        """Read the controller's metrics, in Prometheus' text format."""
+        return self.call(calls.metrics())
+
     def notifications(self) -> NotificationsInfo:
         """Read whether this HAL sends mail and posts to webhooks, and how many notifications were sent."""
         return self.call(calls.notifications())

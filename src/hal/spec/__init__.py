@@ -53,6 +53,13 @@ def config() -> str:
     return reference(SECTIONS)
 
 
+def metrics() -> str:
+    """The reference page of metrics."""
+    from hal.spec.metrics import page
+
+    return page()
+
+
 def frames() -> str:
     """The wire in words, tables and examples."""
     from hal.wire.document import document
@@ -69,6 +76,7 @@ DOCUMENTS: Final[dict[str, Callable[[], dict[str, Any] | str]]] = {
     "rest.md": rest,
     "config.md": config,
     "frames.md": frames,
+    "metrics.md": metrics,
     "gate.schema.json": protocol_schema,
 }
 """What generates each file, by its path below `spec/`."""

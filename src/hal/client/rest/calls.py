@@ -354,6 +354,11 @@ def health() -> Call[HealthInfo]:
     return Call(get("/v1/health"), reader(HealthInfo))
 
 
+def metrics() -> Call[str]:
+    """GET /v1/metrics"""
+    return Call(get("/v1/metrics"), lambda answer: answer.body.decode(errors="backslashreplace"))
+
+
 def notifications() -> Call[NotificationsInfo]:
     """GET /v1/notifications"""
     return Call(get("/v1/notifications"), reader(NotificationsInfo))

@@ -13,7 +13,8 @@ from hal.runtime.metrics.declaration import Metric
 from hal.runtime.metrics.histogram import HistogramValue
 from hal.runtime.metrics.registry import AnyFamily, NumberValue
 
-TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
+TEXT: Final = "text/plain; version=0.0.4"
+"""The answer's head says UTF-8 behind it."""
 Pair = tuple[str, str]
 
 

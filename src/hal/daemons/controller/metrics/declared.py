@@ -1,4 +1,4 @@
-"""Every metric of a controller, declared once: registry, docs/metrics.md, dashboards and rules follow from this table.
+"""Every metric of a controller, declared once: registry, spec/metrics.md, dashboards and rules follow from this table.
 
 Labels are names that the site chose or HAL fixed (queues, states, resources, operations), never of jobs or users.
 """
@@ -104,7 +104,7 @@ ATTEMPTS_ENDED: Final = Metric(
     name="hal_attempts_ended_total",
     kind=Kind.COUNTER,
     text="Attempts that have ended, by result.",
-    labels=(QUEUE, Label("result", "the state in which it ended", 12)),
+    labels=(QUEUE, Label("result", "the state in which it ended", 16)),
 )
 QUEUE_WAIT: Final = Metric(
     name="hal_queue_wait_seconds",

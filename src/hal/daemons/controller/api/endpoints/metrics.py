@@ -45,7 +45,7 @@ METRICS: Final = (
         text=(
             "In Prometheus' text format; where `Accept` prefers them, as delimited protobuf messages with native "
             "histograms. Counts are of the whole HAL and name no job and no user. Names of readers and kinds of advice "
-            "are shown to operators only. A controller that follows answers for itself. docs/metrics.md describes them."
+            "are shown to operators only. A controller that follows answers for itself. spec/metrics.md describes them."
         ),
         media={TEXT: {"type": "string"}, PROTOBUF: {"type": "string", "format": "binary"}},
     ),

@@ -1,0 +1,1 @@
+"""Commands to see what HAL does and did."""
