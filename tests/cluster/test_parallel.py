@@ -29,18 +29,25 @@ mpirun --allow-run-as-root {sys.executable} {MPI_SUM} $1
 
 TORCH_SUM = Path(__file__).with_name("torch_sum.py")
 TORCH_PYTHON = "/usr/bin/python3"
-"""Debian's, for its package python3-torch: PyTorch of another origin is too large for tests, and the `torchrun` of this
-package does not work with the Python that it is for."""
+"""Debian's, for its package python3-torch: PyTorch of another origin is too large for tests."""
 TORCH = f"{HAL} launch --ranks-per-node 2 {TORCH_PYTHON} {TORCH_SUM} $1"
+TORCHRUN = f"""
+{HAL} launch --ranks-per-node 1 torchrun -r 2 -t 1 --log_dir $TMPDIR --nnodes $HAL_NODE_COUNT --nproc_per_node 2 \\
+  --rdzv_id $HAL_JOB_ID --rdzv_backend c10d --rdzv_endpoint $MASTER_ADDR:$MASTER_PORT {TORCH_SUM} $1
+"""
+"""As docs/parallel.md has it. On Python 3.11, Debian's PyTorch fails unless `-r` and `-t` each name one stream."""
 
 
-def has_torch() -> bool:
-    """Its Python can use PyTorch with gloo."""
+@pytest.fixture(scope="module")
+def torch() -> None:
+    """Debian's Python can use PyTorch with gloo; asked when a test needs it, as the import takes seconds."""
     asked = [TORCH_PYTHON, "-c", "import torch.distributed as d; raise SystemExit(not d.is_available())"]
     try:
-        return subprocess.run(asked, capture_output=True, timeout=60).returncode == 0
+        there = subprocess.run(asked, capture_output=True, timeout=60).returncode == 0
     except (OSError, subprocess.TimeoutExpired):
-        return False
+        there = False
+    if not there:
+        pytest.skip("there is no PyTorch: apt-get install python3-torch")
 
 
 needs_mpi = pytest.mark.skipif(shutil.which("mpirun") is None, reason="there is no mpirun")
@@ -91,10 +98,20 @@ def test_a_rank_that_fails_ends_mpirun_and_the_job(cluster: Cluster) -> None:
     assert left(cluster, "orted") + left(cluster, "mpi_sum") == []
 
 
+@pytest.mark.usefixtures("torch")
+def test_torchrun_of_two_nodes_begins_ranks_that_meet(cluster: Cluster) -> None:
+    """One `torchrun` a node, which meet at the job's own port; if a rank fails, both end, and so does the job."""
+    ran = run(cluster, TORCHRUN)
+    said = [line.partition(":")[2] for line in ran.out.splitlines()]
+    assert sorted(said) == [f"rank {rank} of 4 on w{1 + rank // 2}: 6" for rank in range(4)], ran.err
+    ran = run(cluster, TORCHRUN, "3")
+    assert (ran.code != 0, ran.out) == (True, ""), ran.err
+    assert left(cluster, "torch_sum") == []
+
+
+@pytest.mark.usefixtures("torch")
 def test_ranks_of_pytorch_meet_on_both_hosts(cluster: Cluster) -> None:
     """Debian's, with gloo, by the variables alone; a rank that fails ends all, and the job with its exit code."""
-    if not has_torch():
-        pytest.skip("there is no PyTorch: apt-get install python3-torch")
     ran = run(cluster, TORCH)
     assert sorted(ran.out.splitlines()) == [f"rank {rank} of 4 on w{1 + rank // 2}: 6" for rank in range(4)], ran.err
     ran = run(cluster, TORCH, "3")

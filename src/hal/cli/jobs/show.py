@@ -240,8 +240,8 @@ def _array_text(array: ArrayRange | None) -> str:
 def _bound(task: TaskInfo) -> dict[str, str]:
     """The CPUs and GPUs that a running task has for itself."""
     bound = [f"CPUs {cpus} of {node}" for node, cpus in task.cpus.items()]
-    if task.attempts and task.attempts[-1].gpus and not task.ended:
-        latest = task.attempts[-1]
+    latest = task.attempts[-1] if task.attempts else None
+    if latest is not None and latest.gpus and not latest.state.ended and not task.ended:
         bound += [f"GPUs {', '.join(gpus)} of {node}" for node, gpus in zip(latest.nodes, latest.gpus, strict=False)]
     return {"bound to": ", ".join(bound)}
 

@@ -23,9 +23,8 @@ from hal.core.model.policy import Policy
 from hal.core.model.policy_change import TABLE, Do, Kind, Operation, apply_operations, differences, removals
 from hal.core.model.policy_text import policy_to_plain, policy_to_toml
 from hal.core.model.text import plain_from_text, yaml_from_plain
+from hal.runtime.config_file import is_anothers
 
-OTHER_SECTIONS = ("engine", "server", "retention")
-"""Sections of a hal.toml that are not part of the policy."""
 _KINDS = {table: kind for kind, table in TABLE.items()} | {"licences": Kind.LICENCE}
 
 policy = NounGroup(
@@ -192,10 +191,21 @@ def _read_file(name: str) -> Policy:
     try:
         raw = plain_from_text(text, kind=format_of(name, text, None))
         if isinstance(raw, dict):
-            raw = {key: value for key, value in raw.items() if key not in OTHER_SECTIONS}
+            raw = {key: value for key, value in raw.items() if not _is_other_section(key)}
         return policy_in(raw)
     except SpecError as error:
         raise SpecError(f"{name}: {error.message}", hint=error.hint) from error
+
+
+def _is_other_section(name: str) -> bool:
+    """Whether it is a section of a hal.toml that is no part of the policy."""
+    if name in Policy.__struct_fields__:
+        return False
+    from hal.daemons.controller.config_sections import (
+        SECTIONS,
+    )  # imports the store: only where a file has such a section
+
+    return any(section.name == name for section in SECTIONS) or is_anothers(name)
 
 
 policy.add_command(show)
