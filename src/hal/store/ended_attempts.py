@@ -13,12 +13,12 @@ from functools import cache
 from typing import Any, Final
 
 from msgspec import Raw, Struct
-from msgspec.json import Decoder
 from sqlalchemy import Connection, Select, and_, bindparam, func, select, true, union_all
 
 from hal.core.model import AttemptState
 from hal.core.model.job import title_of
 from hal.store import schema
+from hal.store.asked_amounts import SPEC_PART, Asked, SpecPart
 from hal.store.bulk import open_cursor
 from hal.store.operations import MAX_MESSAGE
 from hal.store.queries import page_length
@@ -78,6 +78,8 @@ class EndedAttempt(Struct, frozen=True, gc=False, omit_defaults=True):
     """JSON: amounts by name, in base units."""
     truncated: bool = False
     """The message was cut for its length."""
+    asked: Asked | None = None
+    """What its job asked for; only where that is wanted, too."""
 
 
 class EndedPage(Struct, frozen=True):
@@ -97,10 +99,12 @@ _KEY: Final = ("job_id", "task", "attempt", "ended_seq")
 _COLUMNS: Final = (
     _A.ended_seq, _A.job_id, _A.task, _A.attempt, _A.state, _J.name, _J.queue, _J.account, _A.user, _J.trace_id,
     _A.nodes, _A.retries, _A.allocated_ms, _A.started_ms, _A.ended_ms, _A.recorded_ms, _A.cause, _A.exit_code,
-    _A.signal, _A.message, _A.usage, _J.spec_id,
+    _A.signal, _A.message, _A.usage,
 )  # fmt: skip
-_NAME_AT, _NODES_AT, _MESSAGE_AT, _USAGE_AT = map(
-    EndedAttempt.__struct_fields__.index, ("name", "nodes", "message", "usage")
+_JOB_COLUMNS: Final = (_J.submit_ms, _J.eligible_ms, _J.walltime_ms, _J.spec_id)
+"""Of its job: read behind the others, for what is not a column of an end."""
+_TASK_AT, _NAME_AT, _NODES_AT, _MESSAGE_AT, _USAGE_AT = map(
+    EndedAttempt.__struct_fields__.index, ("task", "name", "nodes", "message", "usage")
 )
 _SPECS: Final = select(schema.specs.c.id, schema.specs.c.body).where(
     schema.specs.c.id.in_(bindparam("specs", expanding=True))
@@ -111,7 +115,14 @@ _NO_USAGE: Final = Raw(b"{}")
 
 
 def read_ended(
-    connection: Connection, wanted: EndFilter, after: int, last: int, limit: int, *, newest: bool = False
+    connection: Connection,
+    wanted: EndFilter,
+    after: int,
+    last: int,
+    limit: int,
+    *,
+    newest: bool = False,
+    asked: bool = False,
 ) -> EndedPage:
     """Read the first ends behind sequence number `after`, or the last ones.
 
@@ -119,6 +130,7 @@ def read_ended(
         last: as if none were behind this number.
         limit: how many at most.
         newest: the last ones.
+        asked: also what their jobs asked for.
     """
     limit = page_length(limit)
     low, high = after, last
@@ -151,8 +163,9 @@ def read_ended(
             looked_at = params["last"] = most
     with closing(open_cursor(connection, page_query(by, compared, states, newest), params)) as cursor:
         found = cursor.fetchall()
-    titles = _titles(connection, {values[-1] for values in found if not values[_NAME_AT]})
-    rows = [_row(values, titles) for values in found]
+    unnamed = {values[-1] for values in found if not values[_NAME_AT]}
+    known = _programs(connection, {values[-1] for values in found} if asked else unnamed)
+    rows = [_row(values, known, asked=asked) for values in found]
     if newest:
         return EndedPage(rows[::-1], last, [])
     end = rows[-1].sequence if len(rows) == limit else looked_at
@@ -207,10 +220,10 @@ def page_query(by: str, compared: frozenset[str], states: int, newest: bool = Fa
     if by == "node" or len(conditions) > 1:
         keys = _keys(by, states, newest).subquery()
         same = and_(*(_A[name] == keys.c[name] for name in _KEY[:3]))
-        query: Any = select(*_COLUMNS).select_from(keys.join(schema.attempts, same))
+        query: Any = select(*_COLUMNS, *_JOB_COLUMNS).select_from(keys.join(schema.attempts, same))
         query = query.order_by(_order(keys.c.ended_seq, newest))
     else:
-        query = _behind(_A, _COLUMNS, *conditions).order_by(_order(_A.ended_seq, newest))
+        query = _behind(_A, (*_COLUMNS, *_JOB_COLUMNS), *conditions).order_by(_order(_A.ended_seq, newest))
     query = _limited(query.join(schema.jobs, _J.id == _A.job_id), "limit")
     if "job" in compared:
         query = query.where(_A.job_id == bindparam("job"))
@@ -231,33 +244,26 @@ def scanned_query(by: str, states: int, newest: bool = False) -> Select[Any]:
     return counted
 
 
-class _Program(Struct):
-    """The part of a spec that names a job without a name."""
-
-    command: list[str] = []
-
-
-_PROGRAM: Final = Decoder(_Program)
-
-
-def _titles(connection: Connection, specs: set[int]) -> dict[int, str]:
-    """What jobs without a name are called, by the ids of their specs, which equal jobs share."""
-    wanted, titles = sorted(specs), {}
+def _programs(connection: Connection, specs: set[int]) -> dict[int, SpecPart]:
+    """Parts of specs by id; equal jobs share theirs."""
+    wanted, known = sorted(specs), {}
     for at in range(0, len(wanted), SPECS_AT_ONCE):
         for number, body in connection.execute(_SPECS, {"specs": wanted[at : at + SPECS_AT_ONCE]}):
-            titles[number] = title_of(_PROGRAM.decode(body).command)
-    return titles
+            known[number] = SPEC_PART.decode(body)
+    return known
 
 
-def _row(values: Any, titles: Mapping[int, str]) -> EndedAttempt:
-    row = list(values)
-    spec = row.pop()
+def _row(values: Any, known: Mapping[int, SpecPart], *, asked: bool) -> EndedAttempt:
+    *row, submit_ms, eligible_ms, walltime_ms, spec_id = values
+    spec = known.get(spec_id)
     row[1] = str(row[1])
-    row[_NAME_AT] = row[_NAME_AT] or titles.get(spec, "")
+    row[_NAME_AT] = row[_NAME_AT] or ("" if spec is None else title_of(spec.command))
     row[_NODES_AT] = Raw(row[_NODES_AT])
     row[_USAGE_AT] = _NO_USAGE if row[_USAGE_AT] is None else Raw(row[_USAGE_AT])
     message = row[_MESSAGE_AT]
     row.append(len(message) >= MAX_MESSAGE and message.endswith("…"))
+    if asked and spec is not None:
+        row.append(Asked(submit_ms, eligible_ms, walltime_ms, spec.amounts(row[_TASK_AT])))
     return EndedAttempt(*row)
 
 

@@ -518,15 +518,17 @@ class Store:
         last: int,
         limit: int = 1_000,
         newest: bool = False,
+        asked: bool = False,
     ) -> EndedPage:
         """Read the first ends of attempts behind a sequence number, or the last ones, in commit order.
 
         Args:
             last: as if none were behind this number.
             newest: the last ones.
+            asked: also what their jobs asked for.
         """
         with self._database.reading("reading ended attempts") as connection:
-            return read_ended(connection, wanted or EndFilter(), after, last, limit, newest=newest)
+            return read_ended(connection, wanted or EndFilter(), after, last, limit, newest=newest, asked=asked)
 
     def last_end(self) -> int:
         """Read the sequence number of the newest end of an attempt; 0 before the first."""

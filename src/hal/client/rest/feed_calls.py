@@ -22,6 +22,25 @@ FILTERS: Final = ("state", "job", "user", "node", "since_ms", "until_ms")
 """What ended attempts can be filtered by."""
 
 
+class NodesAsked(View, frozen=True, kw_only=True):
+    """What was asked for on each of some nodes, which follow one another in rank order."""
+
+    nodes: int
+    amounts: dict[str, int] = field(default_factory=dict)
+    """By resource, in base units: millicores, bytes, thousandths of a GPU."""
+
+
+class Asked(View, frozen=True, kw_only=True):
+    """What a job asked for."""
+
+    submit_ms: int
+    eligible_ms: int = 0
+    """When it could have started first; 0: when it was submitted."""
+    walltime_ms: int | None = None
+    nodes: tuple[NodesAsked, ...] = ()
+    """Of one task."""
+
+
 class EndedAttemptInfo(View, frozen=True, kw_only=True):
     """An attempt that has ended."""
 
@@ -54,6 +73,8 @@ class EndedAttemptInfo(View, frozen=True, kw_only=True):
     usage: dict[str, int] = field(default_factory=dict)
     truncated: bool = False
     """The message was cut for its length."""
+    asked: Asked | None = None
+    """What its job asked for; None where that was not wanted."""
 
     @property
     def id(self) -> str:
@@ -102,6 +123,7 @@ def attempts(
     wait_s: float = 0.0,
     newest: bool = False,
     reader_name: str = "",
+    asked: bool = False,
 ) -> Call[AttemptsPage]:
     """GET /v1/attempts, one page.
 
@@ -110,6 +132,7 @@ def attempts(
         wait_s: how long to wait for the first one.
         newest: the last ones instead.
         reader_name: the registered reader that reads.
+        asked: also what each job asked for.
     """
     query = {**filters, "limit": str(limit)}
     if after:
@@ -120,6 +143,8 @@ def attempts(
         query["newest"] = "1"
     if reader_name:
         query["reader"] = reader_name
+    if asked:
+        query["asked"] = "1"
     return Call(Request("GET", "/v1/attempts", query=query, wait_s=wait_s), reader(AttemptsPage))
 
 

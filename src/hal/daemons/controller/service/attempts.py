@@ -52,13 +52,21 @@ class Attempts:
         self._parts = parts
 
     async def page(
-        self, wanted: EndFilter, after: int, limit: int, *, wait_s: float = 0.0, newest: bool = False
+        self,
+        wanted: EndFilter,
+        after: int,
+        limit: int,
+        *,
+        wait_s: float = 0.0,
+        newest: bool = False,
+        asked: bool = False,
     ) -> EncodedPage:
         """Read a page behind `after`, or the last ends.
 
         Args:
             wait_s: how long to wait for the first one where there is none.
             newest: the last ones instead.
+            asked: also what their jobs asked for.
         Raises:
             ConflictError: the cursor is ahead of everything that is stored.
             OverloadedError: too many wait.
@@ -73,7 +81,7 @@ class Attempts:
         deadline_ms = runtime.monotonic_ms() + round(wait_s * 1000)
         while True:
             last = ends.flushed
-            read = partial(_read, wanted=wanted, after=after, last=last, limit=limit, newest=newest)
+            read = partial(_read, wanted=wanted, after=after, last=last, limit=limit, newest=newest, asked=asked)
             page = await self._parts.committer.read(read)
             left_ms = deadline_ms - runtime.monotonic_ms()
             if not page.complete or left_ms <= 0:
@@ -85,8 +93,8 @@ class Attempts:
                 await runtime.sleep(POLL_EVERY_MS)
 
 
-def _read(store: Store, wanted: EndFilter, after: int, last: int, limit: int, newest: bool) -> EncodedPage:
-    page = store.ended(after, wanted, last=last, limit=limit, newest=newest)
+def _read(store: Store, wanted: EndFilter, after: int, last: int, limit: int, newest: bool, asked: bool) -> EncodedPage:
+    page = store.ended(after, wanted, last=last, limit=limit, newest=newest, asked=asked)
     shown = AttemptsPage(attempts=[], cursor=str(page.end), more=page.end < last, lost=page.lost)
     head, tail = _ENCODER.encode(shown).split(b"[]", 1)
     parts = [head + b"["]

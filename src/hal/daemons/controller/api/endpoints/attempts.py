@@ -7,7 +7,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from hal.core.model import SpecError
-from hal.daemons.controller.api.endpoints.endpoint import INT, TEXT, Endpoint, Param
+from hal.daemons.controller.api.endpoints.endpoint import FLAG, INT, TEXT, Endpoint, Param
 from hal.daemons.controller.api.endpoints.readers import READER, read_on
 from hal.daemons.controller.api.requests.call import Call
 from hal.daemons.controller.api.requests.ownership import check_user
@@ -49,7 +49,7 @@ async def list_attempts(api: ControllerApi, call: Call) -> object:
         raise SpecError("newest: excludes ended_after, reader and wait", hint="read on behind the answer's cursor")
     if reader:
         after = read_on(api, call, reader, "attempts", after)
-    page = await api.attempts.page(wanted, after or 0, limit, wait_s=wait_s, newest=newest)
+    page = await api.attempts.page(wanted, after or 0, limit, wait_s=wait_s, newest=newest, asked=params.flag("asked"))
     return answer_in_parts(call, api.runtime, page.parts)
 
 
@@ -84,6 +84,7 @@ ATTEMPTS: Final = (
             Param(name="node", text="attempts that ran on this node, in any rank", schema=TEXT),
             Param(name="since_ms", text="recorded at that time or later", schema=INT),
             Param(name="until_ms", text="recorded before that time", schema=INT),
+            Param(name="asked", text="also what each job asked for, and when it was submitted", schema=FLAG),
             Param(name="newest", text="the last rows instead of the first", schema={"type": "string"}),
             Param(
                 name="wait",
