@@ -1,4 +1,5 @@
-"""Asks a controller who shows a token: one small request on a connection of its own.
+"""Asks a controller who shows a token, and what else a daemon beside it wants to know: each request on a connection of
+its own.
 
 The token goes to the controller only (see `dialling`), and into no log, error or file.
 """
@@ -6,13 +7,15 @@ The token goes to the controller only (see `dialling`), and into no log, error o
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
+from urllib.parse import urlencode
 
 import msgspec
 
 from hal.core.model import UnreachableError
+from hal.core.model.errors import error_from_code
 from hal.rest.callers import IDENTIFY_BY
 from hal.rest.dialling import Streams, dial_any
 from hal.rest.identity import UnauthorizedError
@@ -23,6 +26,8 @@ ANSWER_TIMEOUT_S: Final = 5.0
 """From the connection to the end of the answer."""
 MAX_ANSWER_BYTES: Final = 64 << 10
 MAX_TOKEN_CHARS: Final = 1_000
+MOST_BYTES: Final = 64 << 20
+"""Of any other answer."""
 AGAIN: Final = "the controller may be starting: try again in a few seconds"
 
 _WHO: Final = msgspec.json.Decoder(WhoView)
@@ -56,7 +61,8 @@ class ControllerClient:
         try:
             async with asyncio.timeout(ANSWER_TIMEOUT_S):
                 _, streams = await dial_any(self._addresses, self._authority)
-                status, body = await _exchange(streams, token)
+                request = _Request("GET", PATH, token, by_token=bool(token))
+                status, body = await _exchange(streams, request, MAX_ANSWER_BYTES)
         except UnreachableError as error:
             raise UnreachableError(f"the controller does not answer: {error.message}", hint=AGAIN) from None
         except (OSError, EOFError, TimeoutError, ValueError, asyncio.LimitOverrunError) as error:
@@ -72,13 +78,69 @@ class ControllerClient:
             raise UnauthorizedError(problem.detail, hint=problem.hint)
         raise UnreachableError(f"the controller cannot say who this token is: {problem.detail}", hint=AGAIN)
 
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None = None,
+        body: bytes = b"",
+        *,
+        wait_s: float = 0.0,
+        most_bytes: int = MOST_BYTES,
+    ) -> bytes:
+        """Ask for anything else, as this process itself; returns the body of the answer.
+
+        Args:
+            wait_s: how long the controller may wait before it answers.
+            most_bytes: longest answer.
+        Raises:
+            HALError: it refuses; of the class that its code names.
+            UnreachableError: no controller answers at present; whether it did what was asked is not known.
+        """
+        target = f"{path}?{urlencode(query)}" if query else path
+        try:
+            async with asyncio.timeout(ANSWER_TIMEOUT_S + wait_s):
+                _, streams = await dial_any(self._addresses, self._authority)
+                request = _Request(method, target, self._own_token, body)
+                status, answer = await _exchange(streams, request, most_bytes)
+        except UnreachableError as error:
+            raise UnreachableError(f"the controller does not answer: {error.message}", hint=AGAIN) from None
+        except (OSError, EOFError, TimeoutError, ValueError, asyncio.LimitOverrunError) as error:
+            raise UnreachableError(f"the controller does not answer: {type(error).__name__}", hint=AGAIN) from None
+        if 200 <= status < 300:
+            return answer
+        try:
+            problem = _PROBLEM.decode(answer)
+        except msgspec.DecodeError:
+            raise UnreachableError(f"the controller answers {path} with status {status}", hint=AGAIN) from None
+        raise error_from_code(problem.code, problem.detail, problem.hint)
+
+
+class _Request(NamedTuple):
+    method: str
+    target: str
+    token: str
+    body: bytes = b""
+    by_token: bool = False
+    """The token says who asks, not the kernel."""
+
+    def encode(self) -> bytes:
+        head = f"{self.method} {self.target} HTTP/1.1\r\nHost: hal\r\nConnection: close\r\n"
+        if self.token:
+            head += f"Authorization: Bearer {self.token}\r\n"
+        if self.by_token:
+            head += f"{IDENTIFY_BY.decode()}: token\r\n"
+        if self.body:
+            head += f"Content-Type: application/json\r\nContent-Length: {len(self.body)}\r\n"
+        return f"{head}\r\n".encode() + self.body
+
 
 def _may_be_sent(token: str) -> bool:
     """It is one word that ends no header."""
     return len(token) <= MAX_TOKEN_CHARS and token.isascii() and token.isprintable() and " " not in token
 
 
-async def _exchange(streams: Streams, token: str) -> tuple[int, bytes]:
+async def _exchange(streams: Streams, request: _Request, most_bytes: int) -> tuple[int, bytes]:
     """Status and body of the answer.
 
     Raises:
@@ -86,14 +148,13 @@ async def _exchange(streams: Streams, token: str) -> tuple[int, bytes]:
     """
     reader, writer = streams
     try:
-        shown = f"Authorization: Bearer {token}\r\n{IDENTIFY_BY.decode()}: token\r\n" if token else ""
-        writer.write(f"GET {PATH} HTTP/1.1\r\nHost: hal\r\n{shown}Connection: close\r\n\r\n".encode())
+        writer.write(request.encode())
         await writer.drain()
         head = await reader.readuntil(b"\r\n\r\n")
         first, *lines = head[:-4].split(b"\r\n")
         headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(b":") for line in lines)}
         length = int(headers.get(b"content-length", b""))
-        if not 0 <= length <= MAX_ANSWER_BYTES:
+        if not 0 <= length <= most_bytes:
             raise ValueError("too long")
         return int(first.split(b" ", 2)[1]), await reader.readexactly(length)
     finally:

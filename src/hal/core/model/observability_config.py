@@ -7,6 +7,7 @@ from typing import Final
 from msgspec import Struct
 
 from hal.core.model.config_sections import HIDDEN, Section
+from hal.core.model.history_config import EnergySection, HistorySection, PricesSection, check_history
 from hal.core.model.log_config import LogsSection, TracesSection, check_logs, check_traces
 
 
@@ -15,6 +16,9 @@ class ObservabilitySection(Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     logs: LogsSection = LogsSection()
     traces: TracesSection = TracesSection()
+    history: HistorySection = HistorySection()
+    energy: EnergySection = EnergySection()
+    prices: PricesSection = PricesSection()
 
 
 def check_observability(section: ObservabilitySection) -> None:
@@ -22,6 +26,7 @@ def check_observability(section: ObservabilitySection) -> None:
     Raises:
         SpecError: a value is out of range; names it.
     """
+    check_history(section.history, section.energy, section.prices)
     check_logs(section.logs)
     check_traces(section.traces)
 

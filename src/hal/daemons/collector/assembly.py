@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from hal.core.model.observability_config import ObservabilitySection
 from hal.daemons.collector.collector import Collector
+from hal.daemons.collector.delegated_accounts import DelegatedAccounts
+from hal.planes.observability.history.part import History
 from hal.planes.observability.logs.part import LogsPart
 from hal.planes.observability.telemetry import LINES
+from hal.rest.controller_client import ControllerClient
+from hal.rest.dialling import UNIX
+from hal.runtime.authority import authority_file
 from hal.runtime.interface import Runtime
 
 
@@ -13,10 +18,20 @@ def assemble(runtime: Runtime, section: ObservabilitySection) -> Collector:
     """Build it; nothing runs yet."""
     collector = Collector(runtime, section)
     home = runtime.paths
+    controller = ControllerClient([f"{UNIX}{home.api_socket()}"], authority_file(home.authority))
+    collector.delegated = DelegatedAccounts(runtime, controller)
+    collector.history = History(
+        runtime,
+        collector.directory,
+        controller,
+        history=section.history,
+        energy=section.energy,
+        prices=section.prices,
+    )
     collector.logs = LogsPart(
         runtime, collector.directory / "logs", section.logs, home_logs=home.log_file(runtime.name).parent
     )
     reception, logs = collector.reception, collector.logs
     reception.received(LINES, lambda got: logs.take(got.sender.name, got.lines))
-    collector.parts = (reception, logs)
+    collector.parts = (collector.history, reception, logs)
     return collector

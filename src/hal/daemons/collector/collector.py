@@ -10,7 +10,9 @@ from msgspec import Struct
 
 from hal.core.model import HALError, StoreError
 from hal.core.model.observability_config import ObservabilitySection
+from hal.daemons.collector.delegated_accounts import DelegatedAccounts
 from hal.daemons.collector.reception import Reception
+from hal.planes.observability.history.part import History
 from hal.planes.observability.logs.part import LogsPart
 from hal.planes.observability.part import Part
 from hal.runtime.interface import Runtime
@@ -43,7 +45,9 @@ class Collector:
         self.runtime, self.section = runtime, section
         self.directory = runtime.paths.root / DIRECTORY
         """Of the parts' databases."""
+        self.history: History | None = None
         self.logs: LogsPart | None = None
+        self.delegated: DelegatedAccounts | None = None
         self.reception = Reception(runtime)
         """What agents and others send: `reception.received("lines", callback)`."""
         self.parts: tuple[Part, ...] = ()

@@ -18,7 +18,7 @@ from hal.planes.observability.history.facts import measure
 from hal.planes.observability.history.feed_rows import FeedRow
 from hal.planes.observability.history.levels import Level, segments
 from hal.planes.observability.history.recording import Recorder, read_kept
-from hal.planes.observability.history.tables import MEASURES, MIGRATIONS, PEAKS, STATES
+from hal.planes.observability.history.tables import MEASURES, MIGRATIONS, PEAKS, STATES, WAITS
 from hal.planes.observability.history.trimming import set_kept, trim_some
 from hal.planes.observability.history.usage import By, Found, Wanted, read_usage
 from tests.examples import examples
@@ -62,6 +62,10 @@ def own_measures(one: FeedRow, before: FeedRow | None) -> dict[str, int]:
         "unsuccessful_core_ms": 0 if one.state == "succeeded" else measured.core_ms,
         "longest_wait_ms": amounts["wait_ms"],
         **{state.replace("-", "_"): int(one.state == state) for state in STATES},
+        **{
+            f"waited_{name}": int(measured.wait_ms is not None and measured.wait_ms <= most_ms)
+            for name, most_ms in WAITS.items()
+        },
     }
 
 
@@ -82,7 +86,7 @@ def plain_sums(rows: Sequence[FeedRow], by: By, wanted: Wanted, periods: Sequenc
             if since_ms <= one.end_ms < until_ms:
                 total = totals.setdefault((number, KEY[by](one)), dict.fromkeys(MEASURES, 0))
                 for name, value in own_measures(one, before).items():
-                    if name in total:
+                    if name in total:  # not only a step towards one
                         total[name] = max(total[name], value) if name in PEAKS else total[name] + value
     return totals
 

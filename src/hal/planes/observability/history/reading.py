@@ -99,7 +99,8 @@ def read_range(
     if first is None:
         return []
     conditions, values = conditions_of(connection, wanted)
-    ids = f"SELECT id FROM attempts WHERE id > ? AND id <= ? AND +end_ms >= ? AND +end_ms < ?{conditions} ORDER BY id LIMIT ?"
+    conditions = f"id > ? AND id <= ? AND +end_ms >= ? AND +end_ms < ?{conditions}"
+    ids = f"SELECT id FROM attempts WHERE {conditions} ORDER BY id LIMIT ?"
     return list(_rows(connection, ids, (max(after, first - 1), last, since_ms, until_ms, *values, limit)))
 
 

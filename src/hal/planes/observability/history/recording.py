@@ -7,7 +7,7 @@ the cursor is left out, so a page that comes twice counts once.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
@@ -32,14 +32,9 @@ MOST_NAMES_IN_MEMORY: Final = 20_000
 MOST_LOST: Final = 1_000
 """Ranges of lost attempts that are listed; further ones widen the last."""
 MAX_MESSAGE: Final = 300
+NO_SAMPLES: Final[Mapping[int, Sampled]] = {}
 
 K = TypeVar("K")
-Sample = Callable[[FeedRow], Sampled]
-
-
-def not_sampled(row: FeedRow) -> Sampled:
-    """There are no samples."""
-    return NOT_SAMPLED
 
 
 class Recorded(NamedTuple):
@@ -57,9 +52,8 @@ class Recorded(NamedTuple):
 class Recorder:
     """Writes pages; one for each database, used on its writing thread alone."""
 
-    def __init__(self, costing: Costing, sample: Sample = not_sampled) -> None:
+    def __init__(self, costing: Costing) -> None:
         self._costing = costing
-        self._sample = sample
         self._owners: dict[tuple[str, str, str], int] = {}
         self._names: dict[str, int] = {}
         self._places: dict[tuple[str, ...], int] = {}
@@ -70,13 +64,24 @@ class Recorder:
         self._names.clear()
         self._places.clear()
 
-    def record(self, page: FeedPage, nodes: Mapping[str, KnownNode], connection: sqlite3.Connection) -> Recorded:
-        """Record a page behind the cursor."""
+    def record(
+        self,
+        page: FeedPage,
+        nodes: Mapping[str, KnownNode],
+        connection: sqlite3.Connection,
+        samples: Mapping[int, Sampled] = NO_SAMPLES,
+    ) -> Recorded:
+        """Record a page behind the cursor.
+
+        Args:
+            nodes: those that are known, by name.
+            samples: what was sampled of its attempts, by sequence number.
+        """
         cursor, recorded_ms = connection.execute("SELECT cursor, recorded_ms FROM progress").fetchone()
         fresh = [row for row in page.attempts if row.sequence > cursor]
         ranges = [(max(first, cursor + 1), last) for first, last in page.lost if last > cursor]
         try:
-            self._insert(fresh, nodes, connection)
+            self._insert(fresh, nodes, samples, connection)
         except BaseException:
             self.forget()  # what was numbered in this transaction is taken back
             raise
@@ -86,7 +91,13 @@ class Recorder:
         connection.execute("UPDATE progress SET cursor = ?, recorded_ms = ?", (cursor, recorded_ms))
         return Recorded(cursor, len(fresh), sum(last - first + 1 for first, last in ranges), recorded_ms)
 
-    def _insert(self, rows: Sequence[FeedRow], nodes: Mapping[str, KnownNode], connection: sqlite3.Connection) -> None:
+    def _insert(
+        self,
+        rows: Sequence[FeedRow],
+        nodes: Mapping[str, KnownNode],
+        samples: Mapping[int, Sampled],
+        connection: sqlite3.Connection,
+    ) -> None:
         if not rows:
             return
         (last,) = connection.execute("SELECT COALESCE(MAX(id), 0) FROM attempts").fetchone()
@@ -99,7 +110,8 @@ class Recorder:
                 before = (job, row.task, row.attempt - 1)
                 before_ms = ended[before] if before in ended else _ended_ms(connection, before)
             ended[job, row.task, row.attempt] = row.end_ms
-            measured = measure(row, self._costing, nodes.get, ended_before_ms=before_ms, sampled=self._sample(row))
+            sampled = samples.get(row.sequence, NOT_SAMPLED)
+            measured = measure(row, self._costing, nodes.get, ended_before_ms=before_ms, sampled=sampled)
             attempts.append((number, *self._attempt(row, job, measured, connection)))
             details.append((number, *_details(row)))
         connection.executemany(_INSERT_ATTEMPT, attempts)

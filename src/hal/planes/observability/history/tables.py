@@ -19,6 +19,9 @@ STATES: Final = (
 COUNTED_STATES: Final = {state: state.replace("-", "_") for state in STATES}
 """The names of their counts."""
 
+WAITS: Final = {"1m": 60_000, "10m": 600_000, "1h": 3_600_000, "6h": 21_600_000, "1d": 86_400_000}
+"""By name: attempts that waited at most so long are counted."""
+
 SUMS: Final[dict[str, str]] = {
     "attempts": "1",
     "tasks": "attempt = 1",
@@ -26,6 +29,7 @@ SUMS: Final[dict[str, str]] = {
     "ran": "start_ms IS NOT NULL",
     **{name: f"state = {number}" for number, name in enumerate(COUNTED_STATES.values())},
     "waited": "wait_ms IS NOT NULL",
+    **{f"waited_{name}": f"wait_ms <= {most_ms}" for name, most_ms in WAITS.items()},
     "wait_ms": "wait_ms",
     "ran_ms": "ran_ms",
     "core_ms": "core_ms",
@@ -122,6 +126,7 @@ CREATE TABLE owners (
 );
 CREATE TABLE names (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
 CREATE TABLE places (id INTEGER PRIMARY KEY, nodes TEXT NOT NULL UNIQUE); -- JSON, in rank order
+CREATE TABLE nodes (name TEXT PRIMARY KEY, labels TEXT NOT NULL, capacity TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE attempts (
     id INTEGER PRIMARY KEY,
     {", ".join(f"{name} INTEGER" for name in ATTEMPT_COLUMNS)}
