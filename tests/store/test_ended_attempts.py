@@ -20,6 +20,7 @@ from hal.store import (
     Store,
     ended_attempts,
 )
+from hal.store.asked_amounts import SPEC_PART
 from tests.store.rows import Leader, attempt, job, submitted
 
 DONE, FAILED, LOST = AttemptState.SUCCEEDED, AttemptState.FAILED, AttemptState.LOST
@@ -239,3 +240,30 @@ def remove(leader: Leader, which: str) -> None:
         connection.exec_driver_sql(f"DELETE FROM attempts WHERE {which}")
         assert connection.exec_driver_sql("SELECT count(*) FROM gang_nodes WHERE job_id NOT IN "
                                           "(SELECT job_id FROM attempts)").scalar() == 0  # fmt: skip
+
+
+def test_what_jobs_asked_for_is_read_where_it_is_wanted(leader: Leader) -> None:
+    """A core on one node by default; without `asked` nothing is said of it."""
+    end(leader, (1, 0))
+    (row,) = leader.store.ended(0, last=1, asked=True).rows
+    assert row.asked is not None
+    assert [(one.nodes, one.amounts) for one in row.asked.nodes] == [(1, {"cpu": 1000})]
+    assert read(leader).rows[0].asked is None
+
+
+@pytest.mark.parametrize(
+    ("spec", "task", "expected"),
+    [
+        ({"request": {"cpu": "2", "memory": "1GiB", "gpu": "0.5"}, "nodes": 3}, 0, [(3, 2000)]),
+        ({"extensions": 4, "nodes": 2, "request": {"cpu": 1}}, 0, [(2, 1000)]),
+        ({"extensions": 4, "nodes": 2, "request": {"cpu": 1}}, 1, [(1, 1000)]),
+        ({"extensions": 4, "array": {"count": 9}, "request": {"cpu": 1}}, 8, [(1, 1000)]),
+        ({"groups": [{"request": {"cpu": 1}}, {"request": {"cpu": 8}, "nodes": 4}]}, 0, [(1, 1000), (4, 8000)]),
+    ],
+)
+def test_what_one_task_asks_for_follows_from_its_job(
+    spec: dict[str, Any], task: int, expected: list[tuple[int, int]]
+) -> None:
+    """Nodes, and millicores on each of them: of gangs, a base and its extensions, several kinds of nodes."""
+    part = SPEC_PART.decode(msgspec.json.encode(spec))
+    assert [(one.nodes, one.amounts["cpu"]) for one in part.amounts(task)] == expected
