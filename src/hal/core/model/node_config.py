@@ -33,6 +33,8 @@ MAX_SCRIPT_WORDS: Final = 64
 MAX_UID: Final = (1 << 32) - 2
 """The largest user id."""
 MAX_OUTPUT_DAYS: Final = 36_500
+LONGEST_SAMPLES_MS: Final = 3_600_000
+MAX_SAMPLED_ATTEMPTS: Final = 1_000
 LEAST_FILES_CACHE: Final = 16 << 20
 ALL_DEVICES: Final = "all"
 STANDARD_DEVICES: Final = "standard"
@@ -66,6 +68,15 @@ class HealthSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return parse_amount("memory", self.memory_free, field="node.health.memory_free")
 
 
+class TelemetrySection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """`[node.telemetry]`: what the agent measures while a collector is there."""
+
+    every: Annotated[Duration, Meta(description="interval of samples; 0: nothing is measured")] = Duration(10_000)
+    attempts: Annotated[
+        int, Meta(description="running attempts of which use is measured; of more, those that began first")
+    ] = 256
+
+
 class CheckSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """`[node.checks.NAME]`: a program of the site; the node is healthy while it exits with 0."""
 
@@ -87,6 +98,7 @@ class NodeSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
         dict[str, str], Meta(description="labels of each node; those on its command line take precedence")
     ] = {}
     health: HealthSection = HealthSection()
+    telemetry: TelemetrySection = TelemetrySection()
     checks: dict[str, CheckSection] = {}
     prolog: Annotated[
         tuple[str, ...],
@@ -155,6 +167,10 @@ def check_node_section(section: NodeSection) -> NodeSection:
         raise SpecError("node.health: a negative amount")
     if health.every < SHORTEST_EVERY_MS:
         raise SpecError("node.health.every: too often", hint="at least 1s")
+    if 0 < section.telemetry.every < SHORTEST_EVERY_MS:
+        raise SpecError("node.telemetry.every: too often", hint="at least 1s, or 0")
+    check_range("node.telemetry.every", section.telemetry.every, 0, LONGEST_SAMPLES_MS)
+    check_range("node.telemetry.attempts", section.telemetry.attempts, 0, MAX_SAMPLED_ATTEMPTS)
     check_range("node.outputs_days", section.outputs_days, 0, MAX_OUTPUT_DAYS, least_means="by the controller alone")
     if section.outputs_bytes < 0:
         raise SpecError("node.outputs_size: a negative amount")

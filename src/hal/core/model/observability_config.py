@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Annotated, Final
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from hal.core.model.config_sections import HIDDEN, Section
 from hal.core.model.history_config import EnergySection, HistorySection, PricesSection, check_history
 from hal.core.model.log_config import LogsSection, TracesSection, check_logs, check_traces
+from hal.core.model.plane_addresses import check_wire_addresses
 
 
 class ObservabilitySection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`[observability]`"""
+
+    wire: Annotated[
+        str,
+        Meta(
+            description="`HOST:PORT` at which nodes of other machines send to the collector, over TLS; empty: nowhere"
+        ),
+    ] = ""
+    address: Annotated[
+        str, Meta(description="name under which other machines reach this one; empty: its host name")
+    ] = ""
 
     logs: LogsSection = LogsSection()
     traces: TracesSection = TracesSection()
@@ -27,6 +38,8 @@ def check_observability(section: ObservabilitySection) -> None:
         SpecError: a value is out of range; names it.
     """
     check_history(section.history, section.energy, section.prices)
+    if section.wire:
+        check_wire_addresses((section.wire,))
     check_logs(section.logs)
     check_traces(section.traces)
 

@@ -26,6 +26,7 @@ from hal.daemons.agent.node_id import identify_home, read_node_id
 from hal.daemons.agent.secret_files import HOSTS_PREFIX, SecretFiles, memory_places
 from hal.daemons.agent.step_files import START_TRIES, FilePlaces
 from hal.daemons.agent.step_service import StreamPlaces
+from hal.daemons.agent.telemetry.sampler import Readers
 from hal.runtime.authority import NodeIdentity
 from hal.runtime.home import Home
 from hal.runtime.inheritance import confine_daemon
@@ -128,6 +129,7 @@ def build_settings(
             kept=home.node(arguments.node).files,
             directories=lambda: step_directories(home, arguments.node, shared=how is Serving.EACH_AS_ITSELF),
         ),
+        readers=Readers(home.root),
         on_link=partial(write_link_note, home, arguments.node),
     )
     if not arguments.controllers:

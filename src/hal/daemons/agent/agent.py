@@ -35,6 +35,8 @@ from hal.daemons.agent.step_probes import StepProbes
 from hal.daemons.agent.step_secrets import StepSecrets
 from hal.daemons.agent.step_service import StepService, StreamPlaces
 from hal.daemons.agent.step_streams import StepStreams
+from hal.daemons.agent.telemetry.node_telemetry import NodeTelemetry
+from hal.daemons.agent.telemetry.sampler import Readers
 from hal.runtime.authority import NodeIdentity
 from hal.runtime.certificate_renewal import RenewalOverConnection
 from hal.runtime.interface import Address, Connection, Lane, Process, Runtime, TcpAddress
@@ -48,6 +50,7 @@ from hal.wire.agree import (
     HEALTH,
     JOB_GATES,
     NOT_LEADER,
+    PLANES,
     RANKS,
     RELAYS,
     REMOVED,
@@ -70,7 +73,7 @@ from hal.wire.frames.agent_keeper import (
     StepFound,
     StepStarted,
 )
-from hal.wire.frames.controller_agent import Gates, Health, JobNodes, OpenStream, Readiness, Secrets
+from hal.wire.frames.controller_agent import Gates, Health, JobNodes, OpenStream, Planes, Readiness, Secrets
 from hal.wire.frames.conversation import Frame
 from hal.wire.frames.hello import STOPPED, Goodbye, HeldStep, Hello, Welcome
 from hal.wire.frames.joining import Joined
@@ -131,6 +134,8 @@ class AgentSettings(NamedTuple):
     """How streams to steps are served, and steps of services probed. None: they are not."""
     files: FilePlaces | None = None
     """Where the files of steps are. None: no job that ships files, or has some collected."""
+    readers: Readers | None = None
+    """Read what the node and its steps use, for a collector. None: nothing is measured."""
 
 
 class Agent:
@@ -179,6 +184,8 @@ class Agent:
             else StepStreams(runtime, service, self._to_controller, lambda: self._controller_host)
         )
         self._probes = None if service is None else StepProbes(runtime, service, self._to_controller)
+        readers = settings.readers
+        self._telemetry = None if readers is None else self._telemetry_of(settings, readers)
         self._hears_gates = False
         """Whether the connected controller supports reports of gates."""
         self._hears_services = False
@@ -188,6 +195,17 @@ class Agent:
         self._keeper_process: Process | None = None
         self._keeper_start_ms = 0
         self._keeper_delay_ms = KEEPER_START_MS[0]
+
+    def _telemetry_of(self, settings: AgentSettings, readers: Readers) -> NodeTelemetry:
+        identity = settings.identity
+        return NodeTelemetry(
+            self._runtime,
+            settings.node,
+            settings.section.telemetry,
+            readers,
+            None if identity is None else identity.credentials,
+            local=not isinstance(settings.controller, TcpAddress),
+        )
 
     def _gates_of(self, settings: AgentSettings) -> NodeGates | None:
         notes = settings.gate_notes
@@ -203,6 +221,8 @@ class Agent:
                 self._runtime, self._settings.node, self._settings.section, self._settings.condition, self._tell_health
             )
             tasks.append(self._runtime.spawn_task(self._checks.run(), "checks"))
+        if self._telemetry is not None:
+            tasks.append(self._runtime.spawn_task(self._telemetry.run(), "telemetry"))
         serving = self._runtime.spawn_task(self._serve(), "serve")
         stopping = asyncio.ensure_future(self._runtime.stopping.wait())
         await asyncio.wait((serving, stopping), return_when=asyncio.FIRST_COMPLETED)
@@ -242,6 +262,8 @@ class Agent:
             if self._gates is not None:
                 await self._gates.attach_keeper(keeper, welcome.held, welcome.lease_ms)
             self._sweep(welcome.held)
+            if self._telemetry is not None:
+                self._telemetry.holds(welcome.held)
             if self._probes is not None:
                 self._probes.attach_keeper(welcome.held, keeper.send_nowait)
             reading = asyncio.ensure_future(self._read_keeper(keeper))
@@ -319,6 +341,8 @@ class Agent:
                     self._asked_ms = self._runtime.monotonic_ms()
                 else:
                     self._record_ends(frame)  # before its finalising gates: no process of it is left
+                if self._telemetry is not None:
+                    self._telemetry.hear(frame)
                 told = frame if self._gates is None else self._gates.up(frame)
                 if told is not None:
                     self._to_controller(told)
@@ -476,6 +500,7 @@ class Agent:
             features.discard(SECRETS)
         if self._streams is None:
             features -= {STREAMS, RANKS, SERVICES, RELAYS}
+        features = features | {PLANES} if self._telemetry is not None else features - {PLANES}
         features = features | {FILES} if self._files is not None else features - {FILES}
         if self._gates is not None:
             self._gates.holds(holds.held)
@@ -543,6 +568,10 @@ class Agent:
                 if isinstance(frame, Secrets):
                     if self._secrets is not None:
                         self._secrets.take(frame)
+                    continue
+                if isinstance(frame, Planes):
+                    if self._telemetry is not None:
+                        self._telemetry.hear_planes(frame)
                     continue
                 if isinstance(frame, OpenStream):
                     if self._streams is not None:

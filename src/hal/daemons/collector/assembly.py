@@ -5,8 +5,10 @@ from __future__ import annotations
 from hal.core.model.observability_config import ObservabilitySection
 from hal.daemons.collector.collector import Collector
 from hal.daemons.collector.delegated_accounts import DelegatedAccounts
+from hal.daemons.collector.reception import NetworkReception, Reception
 from hal.planes.observability.history.part import History
 from hal.planes.observability.logs.part import LogsPart
+from hal.planes.observability.part import Part
 from hal.planes.observability.telemetry import LINES
 from hal.rest.controller_client import ControllerClient
 from hal.rest.dialling import UNIX
@@ -16,9 +18,10 @@ from hal.runtime.interface import Runtime
 
 def assemble(runtime: Runtime, section: ObservabilitySection) -> Collector:
     """Build it; nothing runs yet."""
-    collector = Collector(runtime, section)
     home = runtime.paths
     controller = ControllerClient([f"{UNIX}{home.api_socket()}"], authority_file(home.authority))
+    reception = Reception(runtime, controller)
+    collector = Collector(runtime, section, reception)
     collector.delegated = DelegatedAccounts(runtime, controller)
     collector.history = History(
         runtime,
@@ -31,7 +34,10 @@ def assemble(runtime: Runtime, section: ObservabilitySection) -> Collector:
     collector.logs = LogsPart(
         runtime, collector.directory / "logs", section.logs, home_logs=home.log_file(runtime.name).parent
     )
-    reception, logs = collector.reception, collector.logs
+    logs = collector.logs
     reception.received(LINES, lambda got: logs.take(got.sender.name, got.lines))
-    collector.parts = (collector.history, reception, logs)
+    parts: list[Part] = [collector.history, reception, logs]
+    if section.wire:
+        parts.append(NetworkReception(runtime, controller, reception, section.wire, section.address))
+    collector.parts = tuple(parts)
     return collector

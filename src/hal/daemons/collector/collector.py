@@ -37,10 +37,11 @@ class PartHealth(Struct, frozen=True, kw_only=True):
 class Collector:
     """What REST handlers ask. A part that others ask by name is an attribute."""
 
-    def __init__(self, runtime: Runtime, section: ObservabilitySection) -> None:
+    def __init__(self, runtime: Runtime, section: ObservabilitySection, reception: Reception | None = None) -> None:
         """
         Args:
             section: of hal.toml.
+            reception: takes what agents and others send.
         """
         self.runtime, self.section = runtime, section
         self.directory = runtime.paths.root / DIRECTORY
@@ -48,7 +49,7 @@ class Collector:
         self.history: History | None = None
         self.logs: LogsPart | None = None
         self.delegated: DelegatedAccounts | None = None
-        self.reception = Reception(runtime)
+        self.reception = reception or Reception(runtime)
         """What agents and others send: `reception.received("lines", callback)`."""
         self.parts: tuple[Part, ...] = ()
         """In the order in which they are shown; complete before `start`."""
