@@ -10,6 +10,7 @@ from hal.core.model.config_sections import HIDDEN, Section
 from hal.core.model.history_config import EnergySection, HistorySection, PricesSection, check_history
 from hal.core.model.log_config import LogsSection, TracesSection, check_logs, check_traces
 from hal.core.model.plane_addresses import check_wire_addresses
+from hal.core.model.samples_config import SamplesSection, check_samples
 
 
 class ObservabilitySection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -25,6 +26,7 @@ class ObservabilitySection(Struct, frozen=True, kw_only=True, forbid_unknown_fie
         str, Meta(description="name under which other machines reach this one; empty: its host name")
     ] = ""
 
+    samples: SamplesSection = SamplesSection()
     logs: LogsSection = LogsSection()
     traces: TracesSection = TracesSection()
     history: HistorySection = HistorySection()
@@ -40,6 +42,7 @@ def check_observability(section: ObservabilitySection) -> None:
     check_history(section.history, section.energy, section.prices)
     if section.wire:
         check_wire_addresses((section.wire,))
+    check_samples(section.samples)
     check_logs(section.logs)
     check_traces(section.traces)
 
