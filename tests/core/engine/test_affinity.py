@@ -215,6 +215,25 @@ def test_work_whose_place_depends_on_other_work_preempts_nobody(apart: bool) -> 
     assert any(len(plan.preemptions) for plan in sink.plans) is not apart
 
 
+def test_terms_are_followed_after_very_many_users_have_come_and_gone() -> None:
+    """What is kept of attempts that are over names buckets whose numbers are free for others."""
+    state, scheduler = cluster(*racks(1, cpu=1000))
+    users = 2 * state.catalogue.classes.shape[0]
+    rows = submit_rows(users)
+    rows["job"] = rows["owner_index"] = np.arange(users)
+    rows["job"] += 1
+    owners = tuple(OwnerSpec(user=f"u{number}") for number in range(users))
+    scheduler.feed(JobsSubmitted(rows, (ClassSpec({"cpu": 1}),), owners))
+    scheduler.run(0)
+    ends = np.zeros(users, END)
+    ends["job"], ends["attempt"] = rows["job"], 1
+    scheduler.feed(AttemptsEnded(ends))
+    for job in (users + 1, users + 2):
+        submit(scheduler, job, labels=[WEB], apart=[Term(WEB, NODE)])
+    scheduler.run(1)
+    assert (on(state, users + 1), on(state, users + 2)) == (["n1"], [])
+
+
 def test_labels_that_no_term_names_change_no_decision() -> None:
     """Nothing is parted, and nothing asked again."""
     state, scheduler = cluster(*racks(1))

@@ -138,9 +138,11 @@ def _note_classes(state: State, kinds: Kinds) -> None:
 def _held(state: State) -> Held:
     """The nodes of all attempts and claims that matter to somebody."""
     runs = state.work.runs[: int(state.meta[L.M_RUN_TOP])]
-    classes = state.catalogue.classes[state.work.buckets[runs[:, L.R_BUCKET], L.B_CLASS]]
-    live = np.flatnonzero((runs[:, L.R_NODES] > 0) & (classes[:, L.C_AFFINE] != 0))
-    csets = state.catalogue.shapes[classes[live, L.C_SHAPE], L.S_CSET]
+    held = np.flatnonzero(runs[:, L.R_NODES] > 0)  # others name a bucket that may be gone, and its class with it
+    classes = state.catalogue.classes[state.work.buckets[runs[held, L.R_BUCKET], L.B_CLASS]]
+    affine = classes[:, L.C_AFFINE] != 0
+    live, classes = held[affine], classes[affine]
+    csets = state.catalogue.shapes[classes[:, L.C_SHAPE], L.S_CSET]
     begun = runs[live, L.R_STATE] != L.RUN_CLAIM
     piece = runs[live, L.R_PIECE]
     parts: list[tuple[Ints, Ints, Mask]] = []
