@@ -17,6 +17,7 @@ import pytest
 
 from hal.client.sync_client import Client
 from hal.core.model.node_address import is_node_address
+from hal.core.model.trace_ids import run_span
 from tests.e2e.conftest import DEADLINE_S, Gate, LiveHal, Ran, until
 from tests.e2e.terminal import Terminal
 
@@ -88,10 +89,12 @@ def test_a_job_writes_to_the_files_that_it_names(hal: Hal, tmp_path: Path, monke
 
 
 def test_a_job_belongs_to_the_trace_of_whoever_runs_it(hal: Hal, monkeypatch: pytest.MonkeyPatch) -> None:
-    """TRACEPARENT is passed on, if it is valid; every event about the job has its trace id."""
+    """Its steps have a TRACEPARENT of that trace, below the span of their attempt's run, if it is valid; every event
+    about the job has its trace id."""
     trace = "4bf92f3577b34da6a3ce929d0e0e4736"
     monkeypatch.setenv("TRACEPARENT", f"00-{trace}-00f067aa0ba902b7-01")
-    assert hal("run", "--", "sh", "-c", "echo $TRACEPARENT").out == f"00-{trace}-00f067aa0ba902b7-01\n"
+    job, seen = hal("run", "--", "sh", "-c", "echo $HAL_JOB_ID $TRACEPARENT").out.split()
+    assert seen == f"00-{trace}-{run_span(trace, int(job), 0, 1)}-01"
     job = hal("submit", "--", "true").out.strip()
     hal("wait", job)
     assert trace in hal("show", job).out

@@ -37,6 +37,7 @@ COMMANDS = {
     "show": Lazy("hal.cli.jobs.show:show", "Show a job or a task in full.", _JOBS),
     "why": Lazy("hal.cli.jobs.why:why", "Explain why a job is not running.", _JOBS),
     "logs": Lazy("hal.cli.jobs.logs:logs", "Print the output of a job.", _JOBS),
+    "trace": Lazy("hal.cli.jobs.trace:trace", "Show where the time of a job went.", _JOBS),
     "fetch": Lazy("hal.cli.jobs.fetch:fetch", "Get the files that were collected of a job.", _JOBS),
     "exec": Lazy("hal.cli.jobs.exec:exec_", "Run a command inside a running step of a job.", _JOBS),
     "alloc": Lazy("hal.cli.jobs.alloc:alloc", "Hold nodes, with a shell on the first of them.", _JOBS),

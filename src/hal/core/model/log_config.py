@@ -51,15 +51,9 @@ class TracesSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     sample: Annotated[
         float,
-        Meta(description="share of jobs whose attempts are traced, 0 to 1; attempts that failed are traced anyway"),
+        Meta(description="share of traces that are sent to the receiver, 0 to 1; failed attempts are sent anyway"),
     ] = 1.0
-    days: Annotated[int, Meta(description="days that traces are kept; 0: as long as there is room")] = 30
-    size: Annotated[str, Meta(description="room for traces; beyond it the oldest go")] = "2GiB"
     otlp: OtlpSection = OtlpSection()
-
-    @property
-    def size_bytes(self) -> int:
-        return parse_amount("memory", self.size, field="observability.traces.size")
 
 
 def check_logs(section: LogsSection) -> None:
@@ -78,7 +72,6 @@ def check_traces(section: TracesSection) -> None:
     """
     if not 0 <= section.sample <= 1:
         raise SpecError(f"observability.traces.sample: {section.sample} is out of range", hint="between 0 and 1")
-    _check_kept("observability.traces", section.days, section.size_bytes)
     _check_otlp("observability.traces.otlp", section.otlp)
 
 

@@ -72,6 +72,7 @@ class TelemetrySection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """`[node.telemetry]`: what the agent measures while a collector is there."""
 
     every: Annotated[Duration, Meta(description="interval of samples; 0: nothing is measured")] = Duration(10_000)
+    outputs: Annotated[bool, Meta(description="send what jobs print, too")] = True
     attempts: Annotated[
         int, Meta(description="running attempts of which use is measured; of more, those that began first")
     ] = 256

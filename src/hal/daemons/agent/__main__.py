@@ -23,6 +23,7 @@ from hal.daemons.agent.keeper.file_service.places import step_directories
 from hal.daemons.agent.keeper.sandbox_probe import find_sandbox
 from hal.daemons.agent.node_file import read_node_section, run_as_owner
 from hal.daemons.agent.node_id import identify_home, read_node_id
+from hal.daemons.agent.output_tails import OutputPlaces
 from hal.daemons.agent.secret_files import HOSTS_PREFIX, SecretFiles, memory_places
 from hal.daemons.agent.step_files import START_TRIES, FilePlaces
 from hal.daemons.agent.step_service import StreamPlaces
@@ -129,6 +130,7 @@ def build_settings(
             kept=home.node(arguments.node).files,
             directories=lambda: step_directories(home, arguments.node, shared=how is Serving.EACH_AS_ITSELF),
         ),
+        outputs=OutputPlaces(home.node(arguments.node).steps, home.node(arguments.node).root / "read-outputs"),
         readers=Readers(home.root),
         on_link=partial(write_link_note, home, arguments.node),
     )

@@ -28,6 +28,7 @@ from hal.daemons.agent.dialler import Backoff, Controllers
 from hal.daemons.agent.gate_notes import GateNotes
 from hal.daemons.agent.health import Condition, NodeChecks
 from hal.daemons.agent.node_gates import NodeGates
+from hal.daemons.agent.output_tails import OutputPlaces, OutputTails
 from hal.daemons.agent.secret_files import SecretFiles
 from hal.daemons.agent.step_files import FilePlaces, StepFiles
 from hal.daemons.agent.step_hostfiles import StepHostfiles
@@ -134,6 +135,8 @@ class AgentSettings(NamedTuple):
     """How streams to steps are served, and steps of services probed. None: they are not."""
     files: FilePlaces | None = None
     """Where the files of steps are. None: no job that ships files, or has some collected."""
+    outputs: OutputPlaces | None = None
+    """Where outputs of steps are read, for a collector. None: they are not."""
     readers: Readers | None = None
     """Read what the node and its steps use, for a collector. None: nothing is measured."""
 
@@ -186,6 +189,7 @@ class Agent:
         self._probes = None if service is None else StepProbes(runtime, service, self._to_controller)
         readers = settings.readers
         self._telemetry = None if readers is None else self._telemetry_of(settings, readers)
+        self._tails = self._tails_of(settings)
         self._hears_gates = False
         """Whether the connected controller supports reports of gates."""
         self._hears_services = False
@@ -207,6 +211,18 @@ class Agent:
             local=not isinstance(settings.controller, TcpAddress),
         )
 
+    def _tails_of(self, settings: AgentSettings) -> OutputTails | None:
+        if self._telemetry is None or settings.outputs is None or not settings.section.telemetry.outputs:
+            return None
+        secrets = settings.secret_files
+        return OutputTails(
+            self._runtime,
+            settings.outputs.directory,
+            settings.outputs.note,
+            self._telemetry.sender,
+            (lambda _: ()) if secrets is None else secrets.values_of,
+        )
+
     def _gates_of(self, settings: AgentSettings) -> NodeGates | None:
         notes = settings.gate_notes
         if notes is None:
@@ -223,6 +239,8 @@ class Agent:
             tasks.append(self._runtime.spawn_task(self._checks.run(), "checks"))
         if self._telemetry is not None:
             tasks.append(self._runtime.spawn_task(self._telemetry.run(), "telemetry"))
+        if self._tails is not None:
+            tasks.append(self._runtime.spawn_task(self._tails.run(), "outputs"))
         serving = self._runtime.spawn_task(self._serve(), "serve")
         stopping = asyncio.ensure_future(self._runtime.stopping.wait())
         await asyncio.wait((serving, stopping), return_when=asyncio.FIRST_COMPLETED)
@@ -264,6 +282,8 @@ class Agent:
             self._sweep(welcome.held)
             if self._telemetry is not None:
                 self._telemetry.holds(welcome.held)
+            if self._tails is not None:
+                self._tails.holds(one.step for one in welcome.held if one.running)
             if self._probes is not None:
                 self._probes.attach_keeper(welcome.held, keeper.send_nowait)
             reading = asyncio.ensure_future(self._read_keeper(keeper))
@@ -337,6 +357,8 @@ class Agent:
                 if self._service is not None:
                     self._service.found(frame)
             else:
+                if self._tails is not None:
+                    self._tails.hear(frame)
                 if isinstance(frame, Heartbeat):
                     self._asked_ms = self._runtime.monotonic_ms()
                 else:
@@ -578,6 +600,8 @@ class Agent:
                         self._streams.open(frame, keeper.send_nowait)
                     continue
                 begun: Frame | None = frame
+                if isinstance(frame, Start) and self._tails is not None:
+                    self._tails.begin(frame)
                 if isinstance(frame, JobNodes):
                     begun = None if self._hostfiles is None else self._hostfiles.renew(frame)
                 if isinstance(frame, Start) and self._secrets is not None:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from hal.core.model import StepId
-from hal.core.model.secret import is_secret_name
+from hal.core.model.secret import MAX_JOB_SECRETS, MAX_SECRET_BYTES, is_secret_name
 from hal.runtime.privacy import make_private, write_private
 from hal.runtime.regular_files import open_directory, open_regular, read_regular
 
@@ -139,6 +139,22 @@ class SecretFiles:
             _write(scratch, value, Account(info.st_uid, info.st_gid), dir_fd=directory)
             os.rename(scratch, name, src_dir_fd=directory, dst_dir_fd=directory)
         return True
+
+    def values_of(self, step: StepId) -> list[bytes]:
+        """What a step has, as far as it can be read: empty where it has nothing."""
+        base = self._base or self._found()
+        if base is None:
+            return []
+        values = []
+        with contextlib.suppress(OSError):
+            directory = open_directory(base / str(step), flags=os.O_RDONLY)
+            try:
+                for name in os.listdir(directory)[:MAX_JOB_SECRETS]:
+                    with contextlib.suppress(OSError):
+                        values.append(read_regular(name, MAX_SECRET_BYTES, dir_fd=directory))
+            finally:
+                os.close(directory)
+        return values
 
     def remove(self, step: StepId) -> None:
         """Remove what a step had; harmless if it had nothing."""

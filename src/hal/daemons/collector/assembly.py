@@ -10,6 +10,7 @@ from hal.planes.observability.history.part import History
 from hal.planes.observability.logs.part import LogsPart
 from hal.planes.observability.part import Part
 from hal.planes.observability.telemetry import LINES
+from hal.planes.observability.traces.part import TracesPart
 from hal.rest.controller_client import ControllerClient
 from hal.rest.dialling import UNIX
 from hal.runtime.authority import authority_file
@@ -31,12 +32,14 @@ def assemble(runtime: Runtime, section: ObservabilitySection) -> Collector:
         energy=section.energy,
         prices=section.prices,
     )
+    collector.controller = controller
+    collector.traces = TracesPart(runtime, collector.history, section.traces)
     collector.logs = LogsPart(
         runtime, collector.directory / "logs", section.logs, home_logs=home.log_file(runtime.name).parent
     )
     logs = collector.logs
     reception.received(LINES, lambda got: logs.take(got.sender.name, got.lines))
-    parts: list[Part] = [collector.history, reception, logs]
+    parts: list[Part] = [collector.history, reception, logs, collector.traces]
     if section.wire:
         parts.append(NetworkReception(runtime, controller, reception, section.wire, section.address))
     collector.parts = tuple(parts)

@@ -15,6 +15,8 @@ from hal.daemons.collector.reception import Reception
 from hal.planes.observability.history.part import History
 from hal.planes.observability.logs.part import LogsPart
 from hal.planes.observability.part import Part
+from hal.planes.observability.traces.part import TracesPart
+from hal.rest.controller_client import ControllerClient
 from hal.runtime.interface import Runtime
 
 FIRST_PAUSE_MS: Final = 1_000
@@ -48,6 +50,9 @@ class Collector:
         """Of the parts' databases."""
         self.history: History | None = None
         self.logs: LogsPart | None = None
+        self.traces: TracesPart | None = None
+        self.controller: ControllerClient | None = None
+        """Answers as to an operator."""
         self.delegated: DelegatedAccounts | None = None
         self.reception = reception or Reception(runtime)
         """What agents and others send: `reception.received("lines", callback)`."""

@@ -19,7 +19,15 @@ from hal.daemons.agent.device_env import device_env
 from hal.daemons.agent.keeper.commands import Commands
 from hal.daemons.agent.keeper.credit import CREDIT_OVER, RECALLED, Credit
 from hal.daemons.agent.keeper.endings import Endings, signal_number
-from hal.daemons.agent.keeper.environment import dialect_env, port_env, rank_env, step_env, stream_env, streams_of
+from hal.daemons.agent.keeper.environment import (
+    dialect_env,
+    port_env,
+    rank_env,
+    step_env,
+    stream_env,
+    streams_of,
+    trace_env,
+)
 from hal.daemons.agent.keeper.guarded_steps import GuardedSteps
 from hal.daemons.agent.keeper.lease import Lease
 from hal.daemons.agent.keeper.ledger import MAX_BATCH, MAX_HELD, Ledger
@@ -486,6 +494,8 @@ class KeeperCore:
             hidden = (self.config.hides_devices or own_dev) and all(device.files for device in held.start.devices)
             env.update(device_env(held.start.devices, hidden=hidden))
         env.update(rank_env(held.start, recipe))
+        if "TRACEPARENT" in recipe.env:
+            env.update(trace_env(held.start, recipe))
         if recipe.dialect:
             env.update(dialect_env(held.start, recipe, self.config.node))
         return Launch(held.start, recipe, env, streams)

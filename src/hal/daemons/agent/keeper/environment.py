@@ -14,6 +14,7 @@ from hal.core.model.path_patterns import expand_path, values_of_step
 from hal.core.model.rank_variables import MASTER_ADDR, MASTER_PORT, numbers_of_rank
 from hal.core.model.service import port_variable
 from hal.core.model.step_token import step_token
+from hal.core.model.trace_ids import below_run
 from hal.daemons.agent.keeper.ports import KeeperConfig, Streams, output_prefix
 from hal.wire.frames.agent_keeper import StepStart, StepTemplate
 
@@ -147,6 +148,13 @@ def streams_of(start: StepStart, template: StepTemplate, node: str) -> Streams |
         expand_path(template.stderr, values),
         template.append,
     )
+
+
+def trace_env(start: StepStart, template: StepTemplate) -> dict[str, str]:
+    """Build the variable by which what a step does goes on with its job's trace, below the run of its attempt."""
+    step = start.step
+    below = below_run(template.env["TRACEPARENT"], step.job, step.task, step.attempt)
+    return {"TRACEPARENT": below} if below else {}
 
 
 def port_env(start: StepStart, template: StepTemplate) -> dict[str, str]:

@@ -181,6 +181,12 @@ class History:
             partial(read_range, wanted=wanted, since_ms=since_ms, until_ms=until_ms, after=after, limit=limit)
         )
 
+    async def newest_attempt(self) -> int:
+        """The position of the newest attempt; 0: there is none."""
+        return await self._database.read(
+            lambda connection: connection.execute("SELECT coalesce(max(id), 0) FROM attempts").fetchone()[0]
+        )
+
     async def lost(self) -> list[tuple[int, int, int, int]]:
         """Ranges of ended attempts that the controller no longer had: first and last sequence number, and the instants
         after and before which they ended; 0: not known."""

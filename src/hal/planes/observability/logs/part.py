@@ -6,6 +6,7 @@ lines waiting: the part is run again, and goes on with them.
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -14,11 +15,13 @@ from typing import Final, TypeVar
 
 from hal.core.model.log_config import LogsSection
 from hal.planes.observability.logs.component_logs import ComponentLogs
-from hal.planes.observability.logs.lines import STEP, Batch, Line, Source
+from hal.planes.observability.logs.lines import STEP, Batch, Line, Source, severity_of
 from hal.planes.observability.logs.partition import Found
 from hal.planes.observability.logs.store import DAY_MS, LogReader, LogWriter, Page, Wanted
+from hal.planes.observability.otlp.encoding import SERVICE, logs_request
+from hal.planes.observability.otlp.exporter import OtlpExporter
 from hal.runtime.interface import Runtime
-from hal.wire.frames.telemetry import LogLine
+from hal.wire.frames.telemetry import LogLine, Severity
 
 LANE: Final = "logs"
 READS: Final = "logs-reads"
@@ -39,7 +42,6 @@ LINE_OVERHEAD: Final = 200
 """About what a line takes in memory beside its text."""
 
 T = TypeVar("T")
-Taken = Callable[[Sequence[Batch]], None]
 
 
 class LogsPart:
@@ -47,22 +49,20 @@ class LogsPart:
 
     name: Final = "logs"
 
-    def __init__(
-        self, runtime: Runtime, directory: Path, section: LogsSection, *, home_logs: Path, kept: Taken = lambda _: None
-    ) -> None:
+    def __init__(self, runtime: Runtime, directory: Path, section: LogsSection, *, home_logs: Path) -> None:
         """
         Args:
             directory: of the store; made when it is first needed.
             home_logs: where HAL's processes on this host log.
-            kept: is given what was kept, to send it elsewhere; does not wait.
         """
-        self._runtime, self._directory, self._section, self._kept = runtime, directory, section, kept
+        self._runtime, self._directory, self._section = runtime, directory, section
         self._writer = LogWriter(directory, max_bytes=section.size_bytes, keep_ms=section.days * DAY_MS)
         self._reader = LogReader(directory)
         self._components = ComponentLogs(home_logs, self._read_to)
         self._waiting: deque[Batch] = deque()
         self._waiting_lines = self._waiting_chars = 0
         self._lines = self._dropped = self._writes_failed = 0
+        self._exporter = OtlpExporter(runtime, section.otlp, "otlp-logs")
 
     def take(self, sender: str, lines: Sequence[LogLine]) -> None:
         """Lines that have arrived; keeps them for the next write, or drops and counts them.
@@ -78,6 +78,13 @@ class LogsPart:
 
     async def run(self) -> None:
         """See `Part`."""
+        if not self._exporter.wanted:
+            await self._keep()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._exporter.run())
+            group.create_task(self._keep())
+
+    async def _keep(self) -> None:
         await self._runtime.run_blocking(self._make_directory, LANE)
         self._components.forget()
         tended_ms = -TEND_MS
@@ -103,6 +110,8 @@ class LogsPart:
             "unread_bytes": self._components.unread_bytes,
             "bytes": self._writer.bytes,
             "files": self._writer.files,
+            "exported_lines": self._exporter.sent,
+            "dropped_exports": self._exporter.dropped,
         }
 
     async def close(self) -> None:
@@ -162,7 +171,8 @@ class LogsPart:
             self._waiting.popleft()
             self._waiting_lines -= len(batch.lines)
             self._waiting_chars -= _weight(batch)
-        self._kept(chosen)
+        if self._exporter.wanted and kept:
+            self._exporter.put(logs_request(chosen, SERVICE), lines)
 
 
 def batches_of(sender: str, lines: Sequence[LogLine], now_ms: int) -> list[Batch]:
@@ -187,8 +197,11 @@ def batches_of(sender: str, lines: Sequence[LogLine], now_ms: int) -> list[Batch
         text = line.text
         if line.component != STEP and fields:
             text = " ".join([text, *(f"{key}={value}" for key, value in fields.items())])
+        severity = line.severity
+        if line.component == STEP and severity is Severity.INFO:
+            severity = severity_of(text)  # nodes leave it to the collector
         at_ms = line.at_ms if 0 < line.at_ms <= now_ms + MAX_AHEAD_MS else now_ms
-        found.setdefault(source, []).append(Line(at_ms, line.severity, text, line.offset, PART not in fields))
+        found.setdefault(source, []).append(Line(at_ms, severity, text, line.offset, PART not in fields))
     return [Batch(source, of, of[-1].offset + 1 if source.component == STEP else 0) for source, of in found.items()]
 
 

@@ -20,6 +20,7 @@ from hal.core.model.job import Group
 from hal.core.model.path_patterns import expand_path, values_of_job
 from hal.core.model.rank_variables import MASTER_ADDR, MASTER_PORT
 from hal.core.model.step_token import job_key
+from hal.core.model.trace_ids import below_job
 from hal.planes.tasks.live.attempt import Attempt
 from hal.planes.tasks.live.job import LiveJob
 from hal.wire.frames.agent_keeper import StepTemplate, TemplateGate, TemplateProbe, TemplateService
@@ -101,7 +102,7 @@ def step_template(job: LiveJob, secret: str, reached_at: Mapping[str, str], grou
     if spec.dialect is not Dialect.HAL:
         env |= job_variables(spec.dialect, job.id, name=env["HAL_JOB_NAME"], queue=job.queue, spec=spec)
     if spec.traceparent:
-        env["TRACEPARENT"] = spec.traceparent
+        env["TRACEPARENT"] = below_job(spec.traceparent, job.id)
     signal = spec.signal
     stdin, stdout, stderr = _streams(spec, job)
     return StepTemplate(

@@ -1,0 +1,1 @@
+"""OpenTelemetry's protocol over HTTP: spans and log lines for receivers that people have already."""
