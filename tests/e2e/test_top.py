@@ -10,6 +10,7 @@ import termios
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 from textual.pilot import Pilot
@@ -22,6 +23,7 @@ from hal.client.async_client import AsyncClient
 from hal.client.sync_client import Client
 from tests.e2e.conftest import DEADLINE_S, LiveHal, Ran, until
 from tests.e2e.terminal import Terminal
+from tests.e2e.test_documents import run_page
 
 pytestmark = pytest.mark.slow
 SIZE = (80, 24)
@@ -244,3 +246,8 @@ def test_one_frame_is_printed_for_scripts(shared_hal: LiveHal, client: Client, h
 def test_without_a_terminal_it_says_what_to_type(hal: Callable[..., Ran]) -> None:
     ran = hal("top")
     assert (ran.code, "--once" in ran.err) == (2, True)
+
+
+def test_the_commands_of_the_page_about_it_work(shared_hal: LiveHal, tmp_path: Path) -> None:
+    """docs/top.md."""
+    assert "jobs:" in run_page("docs/top.md", shared_hal, tmp_path)

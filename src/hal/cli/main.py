@@ -92,6 +92,8 @@ COMMANDS = {
     "access": Lazy("hal.cli.access.access:access", "Explain who may do what.", _ACCESS),
     "security": Lazy("hal.cli.access.security:security", "Check how well this HAL is protected.", _HERE),
     "audit": Lazy("hal.cli.access.audit:audit", "Show the audit log.", _ACCESS),
+    "alerts": Lazy("hal.cli.observability.alerts:alerts", "List what is wrong with this HAL.", _HERE),
+    "alert": Lazy("hal.cli.observability.alerts:alert", "Silence alerts, and test who is told.", _HERE),
     "up": Lazy("hal.cli.local.up:up", "Start HAL on this machine.", _HERE),
     "down": Lazy("hal.cli.local.down:down", "Stop HAL on this machine.", _HERE),
     "status": Lazy("hal.cli.local.status:status", "Show the status of HAL.", _HERE),

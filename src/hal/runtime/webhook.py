@@ -11,7 +11,7 @@ import ipaddress
 import socket
 import ssl
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from hal.core.model import DeniedError, HALError, UnreachableError, one_line
@@ -24,6 +24,7 @@ MAX_STATUS_BYTES: Final = 1_024
 MAX_ADDRESSES: Final = 8
 """Addresses of one name that are tried."""
 ANY: Final = "*"
+NO_HEADERS: Final[Mapping[str, str]] = {}
 
 _EMBEDDING: Final = tuple(map(ipaddress.IPv6Network, ("64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32")))
 """Addresses of IPv6 that lead to one of IPv4, which may be any."""
@@ -52,12 +53,15 @@ def is_public(address: str) -> bool:
     return found.is_global and not found.is_multicast
 
 
-def post(url: str, body: bytes, allowed: Sequence[str], *, authorities: str = "") -> None:
+def post(
+    url: str, body: bytes, allowed: Sequence[str], *, authorities: str = "", headers: Mapping[str, str] = NO_HEADERS
+) -> None:
     """Post the text; the answer must be of success.
 
     Args:
         allowed: see `is_allowed`.
         authorities: a PEM file; empty: those of the machine.
+        headers: further ones; each value is one line.
     Raises:
         DeniedError: the site does not allow that host, or its address.
         WebhookRefused: it answered with a status of 300 to 499, but 408 and 429.
@@ -70,11 +74,11 @@ def post(url: str, body: bytes, allowed: Sequence[str], *, authorities: str = ""
     try:
         with _connected(host, port, over_s, any_address=host.lower().rstrip(".") in allowed) as plain:
             if scheme == "http":
-                status = _exchange(plain, host, port, path, body, over_s)
+                status = _exchange(plain, host, port, path, body, over_s, headers)
             else:
                 context = ssl.create_default_context(cafile=authorities or None)
                 with context.wrap_socket(plain, server_hostname=host) as encrypted:
-                    status = _exchange(encrypted, host, port, path, body, over_s)
+                    status = _exchange(encrypted, host, port, path, body, over_s, headers)
     except (OSError, ValueError) as error:
         raise UnreachableError(f"webhook of {one_line(host, 200)}: {one_line(str(error), 200)}") from error
     if 200 <= status < 300:
@@ -110,13 +114,16 @@ def _connected(host: str, port: int, over_s: float, *, any_address: bool) -> soc
     raise last
 
 
-def _exchange(made: socket.socket, host: str, port: int, path: str, body: bytes, over_s: float) -> int:
+def _exchange(
+    made: socket.socket, host: str, port: int, path: str, body: bytes, over_s: float, headers: Mapping[str, str]
+) -> int:
     """Send the request; the status of the answer."""
     named = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     head = (
         f"POST {path} HTTP/1.1\r\nHost: {named}\r\nContent-Type: application/json\r\n"
-        f"Content-Length: {len(body)}\r\nUser-Agent: HAL\r\nConnection: close\r\n\r\n"
+        f"Content-Length: {len(body)}\r\nUser-Agent: HAL\r\nConnection: close\r\n"
     )
+    head += "".join(f"{name}: {value}\r\n" for name, value in headers.items()) + "\r\n"
     made.settimeout(_left(over_s))
     made.sendall(head.encode("ascii") + body)
     line = b""

@@ -6,6 +6,7 @@ from typing import Annotated, Final
 
 from msgspec import Meta, Struct
 
+from hal.core.model.alert_config import AlertsSection, check_alerts
 from hal.core.model.config_sections import HIDDEN, Section
 from hal.core.model.history_config import EnergySection, HistorySection, PricesSection, check_history
 from hal.core.model.log_config import LogsSection, TracesSection, check_logs, check_traces
@@ -27,6 +28,7 @@ class ObservabilitySection(Struct, frozen=True, kw_only=True, forbid_unknown_fie
     ] = ""
 
     samples: SamplesSection = SamplesSection()
+    alerts: AlertsSection = AlertsSection()
     logs: LogsSection = LogsSection()
     traces: TracesSection = TracesSection()
     history: HistorySection = HistorySection()
@@ -43,6 +45,7 @@ def check_observability(section: ObservabilitySection) -> None:
     if section.wire:
         check_wire_addresses((section.wire,))
     check_samples(section.samples)
+    check_alerts(section.alerts)
     check_logs(section.logs)
     check_traces(section.traces)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hal.core.model.observability_config import ObservabilitySection
+from hal.daemons.collector.alerts_source import alerts_part
 from hal.daemons.collector.collector import Collector
 from hal.daemons.collector.delegated_accounts import DelegatedAccounts
 from hal.daemons.collector.reception import NetworkReception, Reception
@@ -39,7 +40,8 @@ def assemble(runtime: Runtime, section: ObservabilitySection) -> Collector:
     )
     logs = collector.logs
     reception.received(LINES, lambda got: logs.take(got.sender.name, got.lines))
-    parts: list[Part] = [collector.history, reception, logs, collector.traces]
+    collector.alerts = alerts_part(runtime, collector.directory / "alerts.sqlite", section.alerts)
+    parts: list[Part] = [collector.history, reception, logs, collector.traces, collector.alerts]
     if section.wire:
         parts.append(NetworkReception(runtime, controller, reception, section.wire, section.address))
     collector.parts = tuple(parts)

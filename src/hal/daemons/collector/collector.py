@@ -12,6 +12,7 @@ from hal.core.model import HALError, StoreError
 from hal.core.model.observability_config import ObservabilitySection
 from hal.daemons.collector.delegated_accounts import DelegatedAccounts
 from hal.daemons.collector.reception import Reception
+from hal.planes.observability.alerts.part import AlertsPart
 from hal.planes.observability.history.part import History
 from hal.planes.observability.logs.part import LogsPart
 from hal.planes.observability.part import Part
@@ -49,6 +50,7 @@ class Collector:
         self.directory = runtime.paths.root / DIRECTORY
         """Of the parts' databases."""
         self.history: History | None = None
+        self.alerts: AlertsPart | None = None
         self.logs: LogsPart | None = None
         self.traces: TracesPart | None = None
         self.controller: ControllerClient | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from hal.daemons.collector.rows import health, history, logs, traces
+from hal.daemons.collector.rows import alerts, health, history, logs, traces
 from hal.rest.daemon import Interface, interface_of
 from hal.rest.openapi import About
 
@@ -15,6 +15,6 @@ ABOUT: Final = About(
     description="The REST interface of the collector. Users see what is theirs, operators everything; tokens are the "
     "controller's.",
     server="the Unix socket `observability.sock`, beside the controller's `api.sock`",
-    tags=("history", "logs", "traces", "access", "service"),
+    tags=("alerts", "history", "logs", "traces", "access", "service"),
 )  # fmt: skip
-INTERFACE: Final[Interface] = interface_of(ABOUT, (*history.ROWS, *logs.ROWS, *traces.ROWS, *health.ROWS))
+INTERFACE: Final[Interface] = interface_of(ABOUT, (*alerts.ROWS, *history.ROWS, *logs.ROWS, *traces.ROWS, *health.ROWS))

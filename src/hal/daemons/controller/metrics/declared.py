@@ -191,6 +191,20 @@ CERTIFICATE: Final = Metric(
     labels=(Label("certificate", "`authority`, `wire` (for agents), `rest`, `site` (`server.tls_cert`)", 4),),
 )
 
+LIMIT_USED: Final = Metric(
+    name="hal_limit_used_ratio",
+    kind=Kind.GAUGE,
+    unit="ratio",
+    text="The largest part of a limit that is used, of those for whom it counts apart.",
+    labels=(Label("limit", "the name of a limit of the policy", 200),),
+)
+HOME_FREE: Final = Metric(
+    name="hal_home_free_ratio",
+    kind=Kind.GAUGE,
+    unit="ratio",
+    text="The free part of the disk of HAL_HOME, looked at once a minute at most.",
+)
+
 LEADING: Final = (
     DURABLE,
     WAITING_CALLS,
@@ -208,6 +222,7 @@ LEADING: Final = (
     ADVICE_KEYS,
     ADVICE_AGE,
     PLANE,
+    LIMIT_USED,
 )
 """Views of what only a leader knows: a follower does not show them."""
 CONTROLLER: Final = (
@@ -229,6 +244,7 @@ CONTROLLER: Final = (
     REQUESTS,
     REQUEST,
     CERTIFICATE,
+    HOME_FREE,
     *LEADING,
     LAG,
     SCRAPE,

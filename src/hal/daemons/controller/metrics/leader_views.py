@@ -45,11 +45,19 @@ class LeaderViews:
         replace_all(numbers(declared.TASKS), ((_key(*key), float(n)) for key, n in plane.tally.tasks.items()))
         replace_all(numbers(declared.NODES), (((s.value,), float(n)) for s, n in plane.node_states.items() if n))
         numbers(declared.AGENTS).of().set(float(parts.agents.connected_count))
+        self._look_at_limits()
         self._look_at_resources()
         self._look_at_feeds()
         self._look_at_advice()
         in_service = parts.loop.planes_in_service()
         replace_all(numbers(declared.PLANE), (((name,), float(works)) for name, works in in_service.items()))
+
+    def _look_at_limits(self) -> None:
+        used: dict[str, float] = {}
+        for row in self._parts.engine.ledgers():
+            if row.name.limit and row.limit > 0:
+                used[row.name.limit] = max(used.get(row.name.limit, 0.0), row.used / row.limit)
+        replace_all(self._book.registry.numbers(declared.LIMIT_USED), (((name,), part) for name, part in used.items()))
 
     def _look_at_resources(self) -> None:
         numbers, nodes = self._book.registry.numbers, self._parts.engine.state.nodes

@@ -1,4 +1,4 @@
-"""Gauges that take a file or the database to read: the size of the store, ends of certificates.
+"""Gauges that take a file or the database to read: the size of the store, ends of certificates, free disk.
 
 They are read beside the loop, at most once in `LOOK_EVERY_MS`, after a scrape has found them old: a scrape never waits
 for them, and shows what the one before has brought.
@@ -18,6 +18,7 @@ from hal.daemons.controller.metrics import declared
 from hal.daemons.controller.metrics.book import MetricsBook
 from hal.runtime.authority import authority_file
 from hal.runtime.certificate_expiry import read_expiry_s
+from hal.runtime.disk_space import free_part
 from hal.runtime.interface import Lane, Runtime
 from hal.runtime.metrics.registry import replace_all
 from hal.store import Store
@@ -56,6 +57,9 @@ class SlowFacts:
         numbers = self._book.registry.numbers
         ends = await self._runtime.run_blocking(partial(_ends, self._files), Lane.READER)
         replace_all(numbers(declared.CERTIFICATE), (((name,), end) for name, end in ends.items()))
+        part = await self._runtime.run_blocking(partial(free_part, self._runtime.paths.root), Lane.READER)
+        if part is not None:
+            numbers(declared.HOME_FREE).of().set(part)
         store = self._store()
         if store is None:
             return

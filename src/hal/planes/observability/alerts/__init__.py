@@ -1,0 +1,1 @@
+"""Alerts: what is wrong with a HAL now, since when, and who is told."""
