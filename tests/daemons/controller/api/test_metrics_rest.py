@@ -7,6 +7,7 @@ from pathlib import Path
 
 from hal.core.model import AttemptState, NodeState, TaskState
 from hal.daemons.controller.api.table import ENDPOINTS
+from hal.daemons.controller.config import read_config
 from hal.daemons.controller.metrics import declared
 from hal.daemons.controller.metrics.declared import CONTROLLER
 from hal.runtime.metrics.protobuf import PROTOBUF
@@ -82,7 +83,7 @@ def test_the_numbers_are_those_of_what_was_done(tmp_path: Path) -> None:
 
 def test_the_reference_names_what_a_scrape_shows(tmp_path: Path) -> None:
     """Every metric of the page with its type and labels, and nothing that is not on it. Only what a lone controller in
-    a test cannot have is not shown: certificates, and the process, which `__main__` adds."""
+    a test cannot have is not shown: certificates, limits, and the process, which `__main__` adds."""
 
     async def body(hal: Running) -> None:
         await work(hal)
@@ -100,7 +101,7 @@ def test_the_reference_names_what_a_scrape_shows(tmp_path: Path) -> None:
         page = {
             name: (kind, tuple(re.findall("`(.+?)`", labels))) for name, kind, labels in rows if name in controllers
         }
-        assert set(page) - set(types) == {"hal_certificate_expiry_timestamp_seconds"}
+        assert set(page) - set(types) == {"hal_certificate_expiry_timestamp_seconds", "hal_limit_used_ratio"}
         assert {name: kind for name, (kind, _) in page.items() if name in types} == types
         shown: dict[str, set[tuple[str, ...]]] = {}
         for name, labels in samples(text):
@@ -155,3 +156,24 @@ def test_a_refused_request_is_counted(tmp_path: Path) -> None:
         assert found["hal_rest_requests_total", (("operation", "getJob"), ("status", "404"))] == 1
 
     on_controller(tmp_path, body)
+
+
+def test_the_use_of_a_limit_is_the_largest_of_those_for_whom_it_counts_apart(hal_home: Path) -> None:
+    """One user holds 3 of 4 cpus, another 1: three quarters; and the disk of HAL_HOME has some room."""
+    limit = '[limits.cpus]\nuser = "*"\nresources = { cpu = 4 }\n'
+
+    async def body(hal: Running) -> None:
+        await hal.agent()
+        await hal.submit(
+            {"command": ["sleep"], "user": "ada", "request": {"cpu": 3}},
+            {"command": ["sleep"], "user": "bob", "request": {"cpu": 1}},
+        )
+        plane = hal.controller.planes.lead
+        await hal.until(lambda: plane.tally_states().get(TaskState.RUNNING) == 2)
+        await hal.http.get("/v1/metrics")
+        await hal.api.slow_facts.looked()
+        found = samples((await hal.http.get("/v1/metrics")).text)
+        assert found["hal_limit_used_ratio", (("limit", "cpus"),)] == 0.75
+        assert 0 <= found["hal_home_free_ratio", ()] <= 1
+
+    on_controller(hal_home, body, read_config(limit))
