@@ -11,13 +11,15 @@ from functools import partial
 
 import pytest
 
-from hal.core.model.errors import HALError, TimedOutError
+from hal.core.model.errors import HALError, TimedOutError, UnreachableError
 from hal.planes.sessions.serving import BrokerService, SessionTerms
 from hal.runtime.interface import Connection, Runtime, UnixAddress
 from hal.runtime.virtual_directory import UNBOUNDED
 from hal.runtime.virtual_world import VirtualWorld
 from hal.wire.agree import SPOKEN
+from hal.wire.frames.hello import Goodbye
 from hal.wire.frames.sessions import (
+    SESSION_CLOSED,
     SESSION_PAUSES,
     SESSIONS,
     AcknowledgeResults,
@@ -43,24 +45,36 @@ IDLE_MS = 60_000
 TOKEN = "5e" * 32
 
 
-async def broker(runtime: Runtime) -> None:
+def address_of(runtime: Runtime) -> UnixAddress:
+    """Where the broker listens."""
+    return UnixAddress(runtime.paths.keeper_socket("session"))
+
+
+async def broker(runtime: Runtime) -> bool:
+    """Serve until it is stopped; returns whether the session is over."""
     journal = runtime.open_directory(runtime.paths.root / "journal")
     terms = SessionTerms("s", TOKEN, journal=journal, compact_bytes=COMPACT_BYTES)
     service = BrokerService(runtime, terms)
     try:
         await service.restore()
     except OSError:
-        return  # the disk is full
-    await runtime.listen(UnixAddress(runtime.paths.wire_socket()), service.serve, conversation=SESSIONS)
+        return False  # the disk is full
+    await runtime.listen(address_of(runtime), service.serve, conversation=SESSIONS)
     await runtime.stopping.wait()
-    service.close(service.broken, SESSION_PAUSES)
+    service.close(service.broken, SESSION_CLOSED if service.ended else SESSION_PAUSES)
+    return service.ended
+
+
+async def broker_again(runtime: Runtime) -> None:
+    """One that is always started again."""
+    await broker(runtime)
 
 
 async def opened(runtime: Runtime, role: Role) -> tuple[Connection, SessionOpened]:
     """Dial the broker until it answers."""
-    while True:
+    while not runtime.stopping.is_set():
         try:
-            connection = await runtime.connect(UnixAddress(runtime.paths.wire_socket()), conversation=SESSIONS)
+            connection = await runtime.connect(address_of(runtime), conversation=SESSIONS)
             hello = OpenSession(versions=SPOKEN, role=role, session="s", token=TOKEN, client="c")
             await connection.send(hello)
             answer = await connection.receive()
@@ -69,18 +83,22 @@ async def opened(runtime: Runtime, role: Role) -> tuple[Connection, SessionOpene
         except HALError:
             pass
         await runtime.sleep(runtime.random().randint(5, 50))
+    raise UnreachableError("it was told to end")
 
 
-async def worker(begun: Counter[bytes], runtime: Runtime) -> None:
-    """Answers each task with its argument, reversed.
+async def worker(begun: Counter[bytes], runtime: Runtime, most_ms: int = 2) -> None:
+    """Answers each task with its argument, reversed, until the session is over.
 
     Args:
         begun: how often each task began.
+        most_ms: how long a task takes at most.
     """
     while not runtime.stopping.is_set():
-        connection, _ = await opened(runtime, Role.WORKER)
         try:
+            connection, _ = await opened(runtime, Role.WORKER)
             while (frame := await connection.receive()) is not None:
+                if isinstance(frame, Goodbye) and frame.code == SESSION_CLOSED:
+                    return
                 if isinstance(frame, RecallTasks):
                     await connection.send(TasksReturned(run=0, index=0))
                 if not isinstance(frame, RunTasks):
@@ -90,7 +108,7 @@ async def worker(begun: Counter[bytes], runtime: Runtime) -> None:
                     result = bytes(frame.payload[at : at + size])[::-1]
                     at += size
                     begun[result[::-1]] += 1
-                    await runtime.sleep(runtime.random().randint(0, 2))
+                    await runtime.sleep(runtime.random().randint(0, most_ms))
                     done = TasksDone(
                         run=frame.run,
                         index=index,
@@ -200,7 +218,7 @@ def play(seed: int, client: Client, *, others: bool = False, full: bool = False)
 
         async def drive() -> None:
             work = asyncio.create_task(again("client", client.run, KILLS // 2 * others, 200))
-            beside = [asyncio.create_task(again("broker", broker, KILLS, 600, forever=True))]
+            beside = [asyncio.create_task(again("broker", broker_again, KILLS, 600, forever=True))]
             beside += [
                 asyncio.create_task(again(f"worker-{number}", partial(worker, begun), KILLS // 2 * others, 300))
                 for number in range(2)

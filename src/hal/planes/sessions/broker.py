@@ -547,9 +547,10 @@ class Broker:
     def recall_late(self, now_ms: int) -> bool:
         """Ask slots that are late for what they have not begun, if others have nothing to do; returns whether to look
         again in a few milliseconds."""
+        idle = self._idle_pools()
         again = False
-        for slot in self.slots.values():
-            if slot.recalling or slot.held_tasks < 2 or not _has_idle(slot.pool):
+        for slot in self.slots.values() if idle else ():
+            if slot.recalling or slot.pool not in idle or slot.held_tasks < 2:
                 continue
             again = True
             if now_ms - slot.heard_ms >= LATE_MS:
@@ -561,9 +562,14 @@ class Broker:
     @property
     def idle_beside_work(self) -> bool:
         """Whether a slot has nothing to do while another one has more than it runs."""
-        if not any(_has_idle(pool) for pool in self._pools.values()):
-            return False
-        return any(slot.held_tasks > 1 and _has_idle(slot.pool) for slot in self.slots.values())
+        idle = self._idle_pools()
+        return bool(idle) and any(slot.pool in idle and slot.held_tasks > 1 for slot in self.slots.values())
+
+    def _idle_pools(self) -> list[Pool]:
+        """Shapes of which a slot has nothing to do, and for which nothing waits."""
+        return [
+            pool for pool in self._pools.values() if not pool.waiting_tasks and any(slot.idle for slot in pool.hungry)
+        ]
 
     def retire(self, keep: int, shape: str = "") -> None:
         """Of all slots of a shape but `keep` tell those to leave that have no task, those first that leave first
@@ -848,11 +854,6 @@ def _task_of_first(slots: list[Slot]) -> int:
 
 def _keys(slot: Slot) -> tuple[int, float]:
     return slot.keys, slot.expected_us
-
-
-def _has_idle(pool: Pool) -> bool:
-    """Whether one of its slots has nothing to do, and nothing waits for it."""
-    return not pool.waiting_tasks and any(slot.idle for slot in pool.hungry)
 
 
 def _urgency(submitter: Submitter, pool: Pool) -> int:
