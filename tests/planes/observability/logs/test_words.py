@@ -61,3 +61,9 @@ def test_safety_no_text_has_the_words_of_tags() -> None:
     """A line that a job prints cannot pretend to be another user's or job's, nor can a search ask for tags."""
     assert TAG not in indexable(f"hello {TAG}u616c696365 {TAG}j7")
     assert TAG not in expression_of(parse_search(f"{TAG}u616c696365 hello"), [])
+
+
+def test_colours_are_no_part_of_words() -> None:
+    """A word that a program prints in red is found, and a phrase of which one word is."""
+    assert indexable("\x1b[1;31mred\x1b[0m alert") == "red alert"
+    assert parse_search('"red alert"').admits("\x1b[1;31mred\x1b[0m alert")

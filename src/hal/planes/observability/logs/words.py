@@ -7,6 +7,7 @@ only single words, so each of them is looked up and the text itself is checked t
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from typing import Final, NamedTuple
 
@@ -16,6 +17,7 @@ MAX_QUERY_CHARS: Final = 1_000
 MAX_TERMS: Final = 32
 TAG: Final = "\ue000"
 """A character for private use, which no text keeps: by it, tags (`job 42`) are words of the index that no text has."""
+_SEQUENCE: Final = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 HOW: Final = 'words that must all be there, "a phrase", word*, -word, one OR other'
 
 
@@ -36,7 +38,7 @@ class Search(NamedTuple):
         """Whether a line that the index has found has the texts, too."""
         if not (self.texts or self.without):
             return True
-        small = text.casefold()
+        small = uncoloured(text).casefold()
         return all(any(one in small for one in group) for group in self.texts) and not any(
             one in small for one in self.without
         )
@@ -101,8 +103,14 @@ def expression_of(search: Search, tags: list[tuple[str, ...]]) -> str:
 
 
 def indexable(text: str) -> str:
-    """A text as the index gets it: nothing in it can be taken for a tag."""
+    """A text as the index gets it: nothing in it can be taken for a tag, and colours are no part of words."""
+    text = uncoloured(text)
     return text if text.isascii() or TAG not in text else text.replace(TAG, " ")
+
+
+def uncoloured(text: str) -> str:
+    """Without the sequences by which a terminal changes colours or moves (ECMA-48, CSI)."""
+    return _SEQUENCE.sub("", text) if "\x1b" in text else text
 
 
 def _parts(query: str) -> list[tuple[str, bool, bool]]:

@@ -1,0 +1,184 @@
+"""The collector beside a real HAL: lines outlive their node, nobody finds another's, spans reach a receiver."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from hal.core.model.trace_ids import job_span, run_span
+from tests.e2e.conftest import LiveHal, new_home, until
+from tests.e2e.test_secrets import kill
+
+pytestmark = pytest.mark.slow
+TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
+PARENT = "00f067aa0ba902b7"
+
+
+class Receiver:
+    """Takes OTLP over HTTP, as the official classes read it."""
+
+    def __init__(self) -> None:
+        self.spans: list[object] = []
+        self.lines: list[str] = []
+        receiver = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                if self.path == "/v1/traces":
+                    for resource in ExportTraceServiceRequest.FromString(body).resource_spans:
+                        receiver.spans += [span for scope in resource.scope_spans for span in scope.spans]
+                else:
+                    for resource in ExportLogsServiceRequest.FromString(body).resource_logs:
+                        records = [record for scope in resource.scope_logs for record in scope.log_records]
+                        receiver.lines += [record.body.string_value for record in records]
+                self.send_response(200)
+                self.end_headers()
+
+            def log_message(self, format: str, *args: object) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._thread = threading.Thread(target=self._server.serve_forever)
+        self._thread.start()
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+
+@pytest.fixture(scope="module")
+def receiver() -> Iterator[Receiver]:
+    made = Receiver()
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def collected(receiver: Receiver) -> Iterator[LiveHal]:
+    """Two nodes and a collector that sends to the receiver."""
+    live = LiveHal(new_home())
+    try:
+        live.home.config.write_text(
+            f'[observability.traces.otlp]\nendpoint = "{receiver.url}/v1/traces"\n'
+            f'[observability.logs.otlp]\nendpoint = "{receiver.url}/v1/logs"\n'
+        )
+        live.up("--restart", "--nodes", "2", "--cpus", "2", "--memory", "1GiB", "--with", "observability")
+        until(lambda: "announced" in _health(live) and _health(live)["announced"], "the collector is known")
+        yield live
+    finally:
+        live.remove()
+
+
+def _health(live: LiveHal) -> dict[str, object]:
+    """Of the part that takes telemetry."""
+    import http.client
+    import socket
+
+    directory = live.home.known_socket_dir()
+    assert directory is not None
+    connection = http.client.HTTPConnection("hal")
+    try:
+        connection.sock = socket.socket(socket.AF_UNIX)
+        connection.sock.connect(str(directory / "observability.sock"))
+        connection.request("GET", "/v1/health")
+        found: dict[str, object] = json.loads(connection.getresponse().read())["parts"]["telemetry"]["values"]
+    except (OSError, KeyError):
+        return {}
+    finally:
+        connection.close()
+    return found
+
+
+def _found(live: LiveHal, *args: str, **env: str) -> list[dict[str, object]]:
+    """The lines that a search finds."""
+    ran = live.run("logs", "--search", *args, "-o", "json", **env)
+    assert ran.code == 0, ran.err
+    lines: list[dict[str, object]] = json.loads(ran.out)
+    return lines
+
+
+def test_lines_of_a_job_are_found_and_no_secret_with_them(collected: LiveHal) -> None:
+    """A job prints the value of a secret that HAL has given it, and a line."""
+    collected.run("secret", "set", "pass", text="hunter2-hunter2", check=True)
+    job = collected.run(
+        "submit", "--secret", "pass", "--", "sh", "-c",
+        'echo "needle $(cat $HAL_SECRETS_DIR/pass)"; printf "\\033[31mred\\033[0m needle\\n" >&2',
+        check=True,
+    ).out.strip()  # fmt: skip
+    collected.run("wait", job, check=True)
+    until(lambda: len(_found(collected, "needle", "--job", job)) == 2, "both lines are found")
+    texts = {str(line["text"]) for line in _found(collected, "needle", "--job", job)}
+    assert "needle [hidden]" in texts
+    assert _found(collected, "hunter2") == []
+    shown = collected.run("logs", "--search", "red", "--job", job, check=True).out
+    assert "\\x1b[31mred" in shown
+    assert "\x1b" not in shown
+
+
+def test_a_user_finds_neither_lines_nor_traces_of_others(collected: LiveHal) -> None:
+    """Nor what HAL's processes log; an operator finds all of it."""
+    job = collected.run("submit", "--", "echo", "confidential").out.strip()
+    collected.run("wait", job, check=True)
+    until(lambda: _found(collected, "confidential"), "the line is found")
+    until(lambda: collected.run("trace", job).code == 0, "the trace is there")
+    token = collected.run("api-token", "create", "mallory", check=True).out.strip()
+    directory = collected.home.known_socket_dir()
+    assert directory is not None
+    hers = {"HAL_URL": f"unix://{directory}/api.sock", "HAL_TOKEN": token, "HAL_HOME": str(collected.root)}
+    assert _found(collected, "confidential", **hers) == []
+    assert _found(collected, "", "--component", "controller", **hers) == []
+    assert collected.run("trace", job, **hers).code != 0
+    assert "there is no" in collected.run("trace", job, **hers).err
+    assert _found(collected, "", "--component", "controller") != []
+
+
+def test_what_a_job_keeps_to_itself_is_not_collected(collected: LiveHal) -> None:
+    """It is still printed by its node."""
+    quiet = collected.run("submit", "--env", "HAL_COLLECT_OUTPUT=0", "--", "echo", "quietly").out.strip()
+    loud = collected.run("submit", "--", "echo", "loudly").out.strip()
+    collected.run("wait", quiet, loud, check=True)
+    until(lambda: _found(collected, "loudly"), "the other one is collected")
+    assert _found(collected, "quietly") == []
+    assert collected.run("logs", quiet).out == "quietly\n"
+
+
+def test_spans_and_lines_reach_a_receiver_of_otlp(collected: LiveHal, receiver: Receiver) -> None:
+    """The job goes on with a trace from outside; what it sends itself would be below its run."""
+    job, seen = collected.run(
+        "run", "--traceparent", f"00-{TRACE}-{PARENT}-01", "--", "sh", "-c", "echo $HAL_JOB_ID $TRACEPARENT", check=True
+    ).out.split()
+    assert seen == f"00-{TRACE}-{run_span(TRACE, int(job), 0, 1)}-01"
+
+    def spans() -> dict[str, object]:
+        return {one.span_id.hex(): one for one in receiver.spans if one.trace_id.hex() == TRACE}  # type: ignore[attr-defined]
+
+    until(lambda: run_span(TRACE, int(job), 0, 1) in spans(), "the run is sent")
+    assert job_span(TRACE, int(job)) in spans()
+    until(lambda: any(seen in line for line in receiver.lines), "the line is sent")
+    shown = json.loads(collected.run("trace", job, "-o", "json", check=True).out)
+    assert (shown["trace_id"], shown["spans"][0]["parent_id"]) == (TRACE, PARENT)
+    assert {span["span_id"] for span in shown["spans"]} == set(spans())
+
+
+def test_the_output_of_a_job_outlives_its_node(collected: LiveHal) -> None:
+    """Nothing starts its processes again, and its disk is gone: `hal logs` prints what was collected, and says so."""
+    job = collected.run(
+        "submit", "--constraint", "hal.node=n2", "--", "sh", "-c", "echo first; echo second", check=True
+    ).out.strip()
+    collected.run("wait", job, check=True)
+    until(lambda: len(_found(collected, "", "--job", job)) == 2, "both lines are kept")
+    kill(collected, "supervisor", "keeper-n2", "agent-n2")
+    shutil.rmtree(collected.home.node("n2").root / "steps")
+    ran = collected.run("logs", job, "--stream", "stdout")
+    assert (ran.code, ran.out) == (0, "first\nsecond\n"), ran.err
+    assert "as far as the collector has kept it" in ran.err
