@@ -10,7 +10,8 @@ from hal.daemons.collector.reception import NetworkReception, Reception
 from hal.planes.observability.history.part import History
 from hal.planes.observability.logs.part import LogsPart
 from hal.planes.observability.part import Part
-from hal.planes.observability.telemetry import LINES
+from hal.planes.observability.samples.part import Samples
+from hal.planes.observability.telemetry import LINES, VALUES
 from hal.planes.observability.traces.part import TracesPart
 from hal.rest.controller_client import ControllerClient
 from hal.rest.dialling import UNIX
@@ -24,6 +25,7 @@ def assemble(runtime: Runtime, section: ObservabilitySection) -> Collector:
     controller = ControllerClient([f"{UNIX}{home.api_socket()}"], authority_file(home.authority))
     reception = Reception(runtime, controller)
     collector = Collector(runtime, section, reception)
+    collector.controller = controller
     collector.delegated = DelegatedAccounts(runtime, controller)
     collector.history = History(
         runtime,
@@ -41,7 +43,9 @@ def assemble(runtime: Runtime, section: ObservabilitySection) -> Collector:
     logs = collector.logs
     reception.received(LINES, lambda got: logs.take(got.sender.name, got.lines))
     collector.alerts = alerts_part(runtime, collector.directory / "alerts.sqlite", section.alerts)
-    parts: list[Part] = [collector.history, reception, logs, collector.traces, collector.alerts]
+    collector.samples = Samples(runtime, collector.directory, section.samples)
+    reception.received(VALUES, collector.samples.take)
+    parts: list[Part] = [collector.history, reception, collector.samples, logs, collector.traces, collector.alerts]
     if section.wire:
         parts.append(NetworkReception(runtime, controller, reception, section.wire, section.address))
     collector.parts = tuple(parts)

@@ -16,6 +16,7 @@ from hal.planes.observability.alerts.part import AlertsPart
 from hal.planes.observability.history.part import History
 from hal.planes.observability.logs.part import LogsPart
 from hal.planes.observability.part import Part
+from hal.planes.observability.samples.part import Samples
 from hal.planes.observability.traces.part import TracesPart
 from hal.rest.controller_client import ControllerClient
 from hal.runtime.interface import Runtime
@@ -53,6 +54,7 @@ class Collector:
         self.alerts: AlertsPart | None = None
         self.logs: LogsPart | None = None
         self.traces: TracesPart | None = None
+        self.samples: Samples | None = None
         self.controller: ControllerClient | None = None
         """Answers as to an operator."""
         self.delegated: DelegatedAccounts | None = None

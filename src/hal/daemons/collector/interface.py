@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from hal.daemons.collector.rows import alerts, health, history, logs, traces
+from hal.daemons.collector.rows import health, history, logs, samples
 from hal.rest.daemon import Interface, interface_of
 from hal.rest.openapi import About
 
@@ -18,3 +19,6 @@ ABOUT: Final = About(
     tags=("alerts", "history", "logs", "traces", "access", "service"),
 )  # fmt: skip
 INTERFACE: Final[Interface] = interface_of(ABOUT, (*alerts.ROWS, *history.ROWS, *logs.ROWS, *traces.ROWS, *health.ROWS))
+    tags=("samples", "history", "logs", "access", "service"),
+)  # fmt: skip
+INTERFACE: Final[Interface] = interface_of(ABOUT, (*samples.ROWS, *history.ROWS, *logs.ROWS, *health.ROWS))

@@ -78,10 +78,13 @@ class Sender(NamedTuple):
 class SenderTable:
     """The series of one connection by their number."""
 
-    __slots__ = ("series", "slots")
+    __slots__ = ("generation", "owner", "series", "slots")
 
     def __init__(self) -> None:
         self.series: list[Series] = []
+        self.owner: object = None
+        """Whose slots they are, and of which generation of them."""
+        self.generation = 0
         self.slots: SlotArray = np.full(64, -1, np.int64)
         """What the part that keeps values knows a number by; -1: it has not seen it since it was defined. At least as
         long as `series`."""

@@ -232,3 +232,27 @@ def test_amds_gpus_are_read_from_the_kernel(tmp_path: Path) -> None:
     root = put(tmp_path, {f"{device}/gpu_busy_percent": "12\n", f"{device}/mem_info_vram_used": "77\n"})
     (gpu,) = GpuReader(root).read()
     assert (gpu.index, gpu.utilisation, gpu.memory_used_bytes) == (0, 0.12, 77)
+
+
+def test_the_manual_names_every_series_that_a_node_sends(tmp_path: Path) -> None:
+    """docs/observability.md has its name, and all of its labels in the same row."""
+    root = put(tmp_path, {**MACHINE, **UNIFIED})
+    values = NodeReader(tmp_path, root).read()
+    values.update(StepSampler(root).read({STEP: 77}, {STEP: Sample(STEP, 10, 1)}))
+    full = GpuReading(
+        uuid="GPU-a",
+        index=0,
+        utilisation=0.0,
+        memory_used_bytes=1,
+        memory_total_bytes=2,
+        power_watts=3,
+        temperature_celsius=4,
+    )
+    values.update(GpuSampler().values([full], {"0": [STEP]}, 1.0))
+    page = (Path(__file__).parents[4] / "docs" / "observability.md").read_text()
+    rows = {name: line for line in page.splitlines() if line.startswith("| `hal_") for name in line.split("`")[1::2]}
+    for key in values:
+        assert key.name in rows, f"{key.name} is not described"
+        assert all(f"`{label}`" in rows[key.name] for label, _ in key.labels), key
+    described = {name for name in rows if name.startswith("hal_")}
+    assert described == {key.name for key in values}

@@ -1,0 +1,1 @@
+"""Samples: what nodes, attempts and other processes used, newest in memory, history in blocks of columns."""

@@ -1,0 +1,64 @@
+"""Pushed metrics for Prometheus: the newest values of nodes and other sources, in its text format. Pure.
+
+Series of single attempts are left out: they are in HAL's own history, and would be new labels for each job.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from hal.planes.observability.samples.columns import SourceColumns
+from hal.runtime.metrics.text import labels_text, number
+from hal.wire.frames.telemetry import SeriesKind
+
+ATTEMPT: Final = "attempt"
+"""The label of series of one attempt."""
+OLDEST_MS: Final = 60_000
+"""Older values are not shown: Prometheus takes what is shown for the present."""
+
+
+def exposition(
+    sources: Iterable[SourceColumns], health: Mapping[str, Mapping[str, float | int | str]], now_ms: int
+) -> str:
+    """Return the text of all metrics.
+
+    Args:
+        health: of the collector's parts, by name; numbers are shown.
+    """
+    lines: dict[str, list[str]] = {}
+    kinds: dict[str, SeriesKind] = {}
+    for source in sources:
+        who = ("node" if source.is_node else "source", source.name)
+        for row, series in enumerate(source.series):
+            value = float(source.newest[row])
+            old = now_ms - int(source.newest_ms[row]) > OLDEST_MS
+            if (
+                ATTEMPT in series.labels
+                or math.isnan(value)
+                or old
+                or kinds.get(series.name, series.kind) != series.kind
+            ):
+                continue
+            kinds[series.name] = series.kind
+            labels = labels_text((who, *sorted(series.labels.items())))
+            lines.setdefault(series.name, []).append(f"{series.name}{labels} {number(value)}")
+    parts = [
+        f"hal_collector_part{labels_text((('part', part), ('value', name)))} {number(float(value))}"
+        for part, values in health.items()
+        for name, value in values.items()
+        if isinstance(value, int | float)
+    ]
+    if parts:
+        lines["hal_collector_part"], kinds["hal_collector_part"] = parts, SeriesKind.GAUGE
+    found = []
+    for name in sorted(lines):
+        found += [f"# HELP {name} {_help(name)}", f"# TYPE {name} {kinds[name]}", *lines[name]]
+    return "".join(f"{line}\n" for line in found)
+
+
+def _help(name: str) -> str:
+    if name == "hal_collector_part":
+        return "What a part of the collector says of itself; see GET /v1/health."
+    return "As its node or process has sent it; see docs/observability.md."
