@@ -25,7 +25,6 @@ def assemble(runtime: Runtime, section: ObservabilitySection) -> Collector:
     controller = ControllerClient([f"{UNIX}{home.api_socket()}"], authority_file(home.authority))
     reception = Reception(runtime, controller)
     collector = Collector(runtime, section, reception)
-    collector.controller = controller
     collector.delegated = DelegatedAccounts(runtime, controller)
     collector.history = History(
         runtime,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from hal.daemons.collector.rows import alerts, health, history, logs, traces
-from hal.daemons.collector.rows import health, history, logs, samples
+from hal.daemons.collector.rows import alerts, health, history, logs, samples, traces
 from hal.rest.daemon import Interface, interface_of
 from hal.rest.openapi import About
 
@@ -16,9 +15,9 @@ ABOUT: Final = About(
     description="The REST interface of the collector. Users see what is theirs, operators everything; tokens are the "
     "controller's.",
     server="the Unix socket `observability.sock`, beside the controller's `api.sock`",
-    tags=("alerts", "history", "logs", "traces", "access", "service"),
+    tags=("samples", "alerts", "history", "logs", "traces", "access", "service"),
 )  # fmt: skip
-INTERFACE: Final[Interface] = interface_of(ABOUT, (*alerts.ROWS, *history.ROWS, *logs.ROWS, *traces.ROWS, *health.ROWS))
-    tags=("samples", "history", "logs", "access", "service"),
-)  # fmt: skip
-INTERFACE: Final[Interface] = interface_of(ABOUT, (*samples.ROWS, *history.ROWS, *logs.ROWS, *health.ROWS))
+INTERFACE: Final[Interface] = interface_of(
+    ABOUT, (*samples.ROWS, *alerts.ROWS, *history.ROWS, *logs.ROWS, *traces.ROWS, *health.ROWS)
+)
+"""What the collector answers over REST: one module of rows for each part, and the health of all."""
