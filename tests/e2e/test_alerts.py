@@ -134,8 +134,8 @@ def test_a_lost_node_is_told_everywhere_and_so_is_its_return(own_hal: LiveHal, t
 
 
 @pytest.mark.timeout(300)
-def test_silences_outlive_the_collector_and_a_dead_controller_is_an_alert(own_hal: LiveHal, tmp_path: Path) -> None:
-    """What is silenced is listed and told to nobody; without a controller the alerts stay as they are."""
+def test_silences_outlive_the_collector(own_hal: LiveHal, tmp_path: Path) -> None:
+    """What is silenced is listed and told to nobody, also after the collector was killed, until it is ended."""
     mail, web = MailServer(), WebServer()
     with served(mail, web):
         own_hal.root.mkdir(exist_ok=True)

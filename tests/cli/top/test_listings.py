@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+from types import SimpleNamespace
 
-from hal.cli.top.frame import table_lines
+from hal.cli.top.frame import header_lines, table_lines
 from hal.cli.top.listings import JOBS, NODES, bar, chosen_rows, next_order, read_filter
 from hal.cli.top.reading import FIRST_RETRY_S, MAX_RETRY_S, REST_PART, Contact, Sweep
 from hal.client.rest.calls import Page
-from hal.client.rest.views import JobInfo, NodeInfo
+from hal.client.rest.views import HealthInfo, JobInfo, NodeInfo
 from hal.core.model import NodeState, TaskState, UnreachableError
 
 NOW_MS = 1_800_000_000_000
@@ -110,3 +111,21 @@ def test_other_commands_do_not_load_textual() -> None:
     """It costs more than they do."""
     code = "import sys, hal.cli.main, hal.cli.top.top, hal.cli.jobs.job_list; sys.exit('textual' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_the_header_of_a_large_cluster_fits_into_eighty_columns() -> None:
+    """5,000 nodes of 64 cpus and 8 GPUs."""
+    nodes = [
+        NodeInfo(
+            name=f"n{number:04}",
+            state=NodeState.UP,
+            capacity={"cpu": 64_000, "memory": 1 << 38, "gpu": 8_000},
+            free={"cpu": 32_000, "memory": 1 << 37, "gpu": 4_000},
+        )
+        for number in range(5_000)
+    ]
+
+    health = HealthInfo(status="ok", version="0.1.0", nodes={"up": 5_000}, jobs={"running": 9_999, "pending": 100_000})
+    lines = header_lines(SimpleNamespace(health=health, nodes=nodes), "hpc.example.org")  # type: ignore[arg-type]
+    assert lines[1] == "cpu ####....  50%  memory ####....  50%  gpu ####....  50% 20000/40000"
+    assert max(map(len, lines)) <= 80

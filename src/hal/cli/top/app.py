@@ -65,6 +65,7 @@ class TopApp(App[int]):
     CSS = """
     Screen { layers: base; }
     #header { height: 3; width: 100%; }
+    Static { text-wrap: nowrap; text-overflow: ellipsis; }
     #tabs, #message, #keys { height: 1; width: 100%; }
     #filter { height: 1; border: none; padding: 0; display: none; }
     """

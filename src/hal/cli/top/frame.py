@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from rich.cells import cell_len, set_cell_size
 
-from hal.cli.kit.formats import used
+from hal.cli.kit.formats import NOTHING
 from hal.cli.kit.tables import GAP, fitted
 from hal.cli.top.listings import Listing, bar, cells_of, part_used
 from hal.cli.top.reading import Reading
@@ -23,7 +23,7 @@ def header_lines(reading: Reading, where: str) -> list[str]:
     health, nodes = reading.health, reading.nodes
     return [
         f"HAL {health.version} {where}   nodes: {_counts(health.nodes)}",
-        f"cpu {_sum(nodes, 'cpu')}   memory {_sum(nodes, 'memory')}{_gpus(nodes)}",
+        _use(nodes),
         f"jobs: {_job_counts(health)}{_warning(health)}",
     ]
 
@@ -83,14 +83,21 @@ def _warning(health: HealthInfo) -> str:
 
 
 def _sum(nodes: Sequence[NodeInfo], name: str) -> str:
+    """A bar, and how many of how many, as whole numbers."""
     capacity, free = _totals(nodes, name)
-    if not capacity:
-        return "-"
-    return f"{bar(part_used({name: capacity}, {name: free}, name))} {used({name: capacity}, {name: free}, name)}"
+    return f"{_bar(nodes, name)} {round((capacity - free) / 1_000)}/{round(capacity / 1_000)}" if capacity else NOTHING
 
 
-def _gpus(nodes: Sequence[NodeInfo]) -> str:
-    return f"   gpu {_sum(nodes, 'gpu')}" if _totals(nodes, "gpu")[0] else ""
+def _bar(nodes: Sequence[NodeInfo], name: str) -> str:
+    capacity, free = _totals(nodes, name)
+    return bar(part_used({name: capacity}, {name: free}, name))
+
+
+def _use(nodes: Sequence[NodeInfo]) -> str:
+    """How much of the nodes that answer is held; where there are GPUs, those are what is counted."""
+    if _totals(nodes, "gpu")[0]:
+        return f"cpu {_bar(nodes, 'cpu')}  memory {_bar(nodes, 'memory')}  gpu {_sum(nodes, 'gpu')}"
+    return f"cpu {_sum(nodes, 'cpu')}  memory {_bar(nodes, 'memory')}"
 
 
 def _totals(nodes: Sequence[NodeInfo], name: str) -> tuple[int, int]:

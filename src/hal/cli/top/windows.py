@@ -35,7 +35,9 @@ class TextWindow(Screen[None]):
     """Lines of text, to scroll."""
 
     BINDINGS: ClassVar[list[BindingType]] = CLOSE
-    DEFAULT_CSS = "TextWindow Static { width: 100%; height: auto; } TextWindow #title { text-style: reverse; }"
+    DEFAULT_CSS = (
+        "TextWindow Static { width: 100%; height: auto; text-wrap: wrap; } TextWindow #title { text-style: reverse; }"
+    )
 
     def __init__(self, title: str, lines: Sequence[str]) -> None:
         super().__init__()
@@ -120,7 +122,7 @@ class Question(ModalScreen[bool]):
     ]
     DEFAULT_CSS = (
         "Question { align: center middle; } "
-        "Question Static { width: 80%; max-height: 90%; border: round ansi_default; padding: 0 1; }"
+        "Question Static { width: 80%; text-wrap: wrap; max-height: 90%; border: round ansi_default; padding: 0 1; }"
     )
 
     def __init__(self, lines: Sequence[str]) -> None:

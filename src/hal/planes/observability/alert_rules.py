@@ -29,6 +29,7 @@ from hal.planes.observability.alerts.expressions import (
     Without,
     span_text,
 )
+from hal.planes.observability.alerts.recording import Selected
 
 PAGE: Final = "docs/alerts.md"
 FAST: Final = (14.4, 3_600, 300)
@@ -98,9 +99,9 @@ def names() -> tuple[str, ...]:
     return tuple(rule.name for rule in rules_of(AlertsSection()))
 
 
-def metrics_of(rules: tuple[Rule, ...]) -> frozenset[str]:
-    """Series that the rules read, by their names in an exposition."""
-    return frozenset().union(*(rule.condition.metrics() for rule in rules))
+def reads_of(rules: tuple[Rule, ...]) -> frozenset[Selected]:
+    """The series that the rules look at."""
+    return frozenset().union(*(rule.condition.reads() for rule in rules))
 
 
 def rule_file(rules: tuple[Rule, ...]) -> dict[str, object]:

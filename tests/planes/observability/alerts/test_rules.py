@@ -13,8 +13,8 @@ import yaml
 
 from hal.core.model.alert_config import AlertsSection
 from hal.daemons.controller.metrics import declared
-from hal.planes.observability.alert_rules import PAGE, metrics_of, names, rule_file, rules_of
-from hal.planes.observability.alerts.recording import Labels, Recording, Scrape, parse_exposition
+from hal.planes.observability.alert_rules import PAGE, names, reads_of, rule_file, rules_of
+from hal.planes.observability.alerts.recording import Labels, Parser, Recording, Scrape, Selected
 from hal.planes.observability.alerts.states import AlertState, advanced
 
 PROMTOOL: Final = shutil.which("promtool")
@@ -168,7 +168,7 @@ def test_prometheus_takes_the_rule_file() -> None:
 
 def test_rules_read_metrics_that_the_controller_has() -> None:
     known = {metric.name for metric in declared.CONTROLLER} | {"up"}
-    used = {name.removesuffix("_bucket").removesuffix("_count") for name in metrics_of(RULES)}
+    used = {one.metric.removesuffix("_bucket").removesuffix("_count") for one in reads_of(RULES)}
     assert used <= known
 
 
@@ -185,8 +185,8 @@ def test_each_rule_has_its_paragraph() -> None:
 
 
 def test_an_exposition_is_read_as_it_is_written() -> None:
-    text = '# HELP a x\na{q="x\\"y\\\\z\\n",le="+Inf"} 3\nb 1e-3\nbroken{ 1\nc NaN\nother 4\n'
-    assert parse_exposition(text, {"a", "b", "broken"}) == {
-        "a": {(("le", "+Inf"), ("q", 'x"y\\z\n')): 3.0},
-        "b": {(): 0.001},
-    }
+    """Only what somebody looks at: of the buckets those that end at 4."""
+    text = '# HELP a x\na{q="x\\"y\\\\z\\n",le="4"} 3\na{q="x",le="8"} 5\nb 1e-3\nbroken{ 1\nc NaN\nother 4\n'
+    parser = Parser([Selected("a", (("le", ("4",)),)), Selected("b"), Selected("broken")])
+    assert parser.parse(text) == {"a": {(("le", "4"), ("q", 'x"y\\z\n')): 3.0}, "b": {(): 0.001}}
+    assert next(iter(parser.parse(text)["a"])) is next(iter(parser.parse(text)["a"]))

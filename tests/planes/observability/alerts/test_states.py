@@ -19,6 +19,7 @@ from hal.planes.observability.alerts.states import MAX_ALERTS, RESOLVED_KEPT_MS,
 from hal.planes.observability.alerts.telling import (
     FIRST_RETRY_MS,
     MAX_TRIES,
+    PAUSE_MS,
     Message,
     Told,
     after_failure,
@@ -171,7 +172,7 @@ def test_what_is_not_taken_is_tried_again_ever_later_and_then_given_up() -> None
             waits.append(told.next_ms - now_ms)
             now_ms = told.next_ms
     assert waits == [FIRST_RETRY_MS * 2**number for number in range(MAX_TRIES - 1)]
-    assert (told.tries, told.last_ms) == (0, now_ms)
+    assert (told.tries, told.next_ms) == (0, now_ms + PAUSE_MS)
 
 
 def test_a_retry_says_what_is_true_then() -> None:

@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 from msgspec import Struct
 
-from hal.planes.observability.alerts.recording import Labels, Recording
+from hal.planes.observability.alerts.recording import Labels, Recording, Selected
 
 Vector = dict[Labels, float]
 """A value for each set of labels."""
@@ -32,8 +32,8 @@ class Expression(Protocol):
     def value(self, recording: Recording) -> Vector:
         """Its values now."""
 
-    def metrics(self) -> set[str]:
-        """What it reads."""
+    def reads(self) -> set[Selected]:
+        """The series that it looks at."""
 
 
 class Selector(Struct, frozen=True):
@@ -76,8 +76,8 @@ class Last(Struct, frozen=True):
     def value(self, recording: Recording) -> Vector:
         return self.of.grouped(recording.latest(self.of.metric), _JOINS[self.agg])
 
-    def metrics(self) -> set[str]:
-        return {self.of.metric}
+    def reads(self) -> set[Selected]:
+        return {Selected(self.of.metric, self.of.where)}
 
 
 _JOINS: Final[dict[str, Callable[[float, float], float]]] = {"sum": operator.add, "max": max, "min": min}
@@ -94,8 +94,8 @@ class Left(Struct, frozen=True):
     def value(self, recording: Recording) -> Vector:
         return {labels: at_s - recording.now_ms / 1_000 for labels, at_s in self.of.value(recording).items()}
 
-    def metrics(self) -> set[str]:
-        return self.of.metrics()
+    def reads(self) -> set[Selected]:
+        return self.of.reads()
 
 
 class Grown(Struct, frozen=True):
@@ -110,8 +110,8 @@ class Grown(Struct, frozen=True):
     def value(self, recording: Recording) -> Vector:
         return self.of.grouped(recording.increases(self.of.metric, self.window_s * 1_000))
 
-    def metrics(self) -> set[str]:
-        return {self.of.metric}
+    def reads(self) -> set[Selected]:
+        return {Selected(self.of.metric, self.of.where)}
 
 
 class Quantile(Struct, frozen=True):
@@ -136,8 +136,8 @@ class Quantile(Struct, frozen=True):
             found.setdefault(key, []).append((float(known["le"] or "nan"), grown))
         return {key: quantile(some, self.share) for key, some in found.items()}
 
-    def metrics(self) -> set[str]:
-        return {f"{self.of.metric}_bucket"}
+    def reads(self) -> set[Selected]:
+        return {Selected(f"{self.of.metric}_bucket", self.of.where)}
 
 
 def quantile(buckets: Iterable[tuple[float, float]], share: float) -> float:
@@ -181,8 +181,9 @@ class Later(Struct, frozen=True):
         count = self.of.grouped(recording.increases(f"{self.of.metric}_count", window_ms))
         return {labels: 1 - part for labels, part in _divided(within, count).items()}
 
-    def metrics(self) -> set[str]:
-        return {f"{self.of.metric}_bucket", f"{self.of.metric}_count"}
+    def reads(self) -> set[Selected]:
+        bucket = (*self.of.where, ("le", (str(self.bound_s),)))
+        return {Selected(f"{self.of.metric}_bucket", bucket), Selected(f"{self.of.metric}_count", self.of.where)}
 
 
 class Part(Struct, frozen=True):
@@ -197,8 +198,8 @@ class Part(Struct, frozen=True):
     def value(self, recording: Recording) -> Vector:
         return _divided(self.of.value(recording), self.whole.value(recording))
 
-    def metrics(self) -> set[str]:
-        return self.of.metrics() | self.whole.metrics()
+    def reads(self) -> set[Selected]:
+        return self.of.reads() | self.whole.reads()
 
 
 class Is(Struct, frozen=True):
@@ -216,8 +217,8 @@ class Is(Struct, frozen=True):
         holds = _OPERATORS[self.how]
         return {labels: value for labels, value in self.of.value(recording).items() if holds(value, self.bound)}
 
-    def metrics(self) -> set[str]:
-        return self.of.metrics()
+    def reads(self) -> set[Selected]:
+        return self.of.reads()
 
 
 class Both(Struct, frozen=True):
@@ -232,8 +233,8 @@ class Both(Struct, frozen=True):
         first, *others = (part.value(recording) for part in self.parts)
         return {labels: value for labels, value in first.items() if all(labels in other for other in others)}
 
-    def metrics(self) -> set[str]:
-        return set().union(*(part.metrics() for part in self.parts))
+    def reads(self) -> set[Selected]:
+        return set().union(*(part.reads() for part in self.parts))
 
 
 class Without(Struct, frozen=True):
@@ -249,8 +250,8 @@ class Without(Struct, frozen=True):
         others = self.other.value(recording)
         return {labels: value for labels, value in self.of.value(recording).items() if labels not in others}
 
-    def metrics(self) -> set[str]:
-        return self.of.metrics() | self.other.metrics()
+    def reads(self) -> set[Selected]:
+        return self.of.reads() | self.other.reads()
 
 
 class Either(Struct, frozen=True):
@@ -267,8 +268,8 @@ class Either(Struct, frozen=True):
             found |= part.value(recording)
         return found
 
-    def metrics(self) -> set[str]:
-        return set().union(*(part.metrics() for part in self.parts))
+    def reads(self) -> set[Selected]:
+        return set().union(*(part.reads() for part in self.parts))
 
 
 class Silent(Struct, frozen=True):
@@ -282,8 +283,8 @@ class Silent(Struct, frozen=True):
     def value(self, recording: Recording) -> Vector:
         return {} if any(recording.latest("up").values()) else {(): 0.0}
 
-    def metrics(self) -> set[str]:
-        return {"up"}
+    def reads(self) -> set[Selected]:
+        return {Selected("up")}
 
 
 Condition = Is | Both | Without | Either | Silent

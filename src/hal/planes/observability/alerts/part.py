@@ -16,9 +16,9 @@ from msgspec.structs import replace
 
 from hal.core.model import ConflictError, HALError, NotFoundError, SpecError
 from hal.core.model.alert_config import AlertsSection, RouteSection
-from hal.planes.observability.alert_rules import Rule, metrics_of, rules_of
+from hal.planes.observability.alert_rules import Rule, reads_of, rules_of
 from hal.planes.observability.alerts import tables
-from hal.planes.observability.alerts.recording import KEPT_MS, Recording, Scrape, parse_exposition
+from hal.planes.observability.alerts.recording import KEPT_MS, Parser, Recording, Scrape
 from hal.planes.observability.alerts.sending import send
 from hal.planes.observability.alerts.states import Alert, AlertState, Silence, advanced
 from hal.planes.observability.alerts.telling import (
@@ -74,7 +74,7 @@ class AlertsPart:
         self._scrape, self._nodes_away = scrape, nodes_away
         self._database = Database(runtime, path, tables.MIGRATIONS)
         self.rules: tuple[Rule, ...] = rules_of(section)
-        self._wanted = metrics_of(self.rules)
+        self._parser = Parser(reads_of(self.rules))
         self._recording = Recording()
         self._alerts: dict[str, Alert] = {}
         self._told: dict[tuple[str, str], Told] = {}
@@ -144,7 +144,7 @@ class AlertsPart:
             StoreError: it could not be kept; nothing has changed.
         """
         try:
-            values = parse_exposition((await self._scrape()).decode("utf-8", "replace"), self._wanted)
+            values = self._parser.parse((await self._scrape()).decode("utf-8", "replace"))
             self.answers = True
         except HALError:
             values, self.answers = {}, False

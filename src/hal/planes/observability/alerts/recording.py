@@ -6,7 +6,7 @@ A scrape is kept whole for `FINE_MS`; of older ones one a minute. O(series) a sc
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 Labels = tuple[tuple[str, str], ...]
@@ -33,24 +33,60 @@ class Scrape(NamedTuple):
     values: Values
 
 
-def parse_exposition(text: str, wanted: Container[str]) -> dict[str, dict[Labels, float]]:
-    """The series of the metrics that are wanted, of Prometheus' text format 0.0.4; what is malformed is left out."""
-    found: dict[str, dict[Labels, float]] = {}
-    count = 0
-    for line in text.split("\n", MAX_LINES)[:MAX_LINES]:
-        if not line or line[0] == "#" or line.partition("{")[0].partition(" ")[0] not in wanted:
-            continue
-        parts = _LINE.fullmatch(line.strip())
-        if parts is None or count >= MAX_SERIES:
-            continue
-        try:
-            value = float(parts[3])
-        except ValueError:
-            continue
-        labels = [(name, _ESCAPE.sub(_unescaped, text)) for name, text in _LABEL.findall(parts[2] or "")]
-        found.setdefault(parts[1], {})[tuple(sorted(labels))] = value
-        count += 1
-    return found
+class Selected(NamedTuple):
+    """Some series of a metric."""
+
+    metric: str
+    where: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """Labels that must have one of these values."""
+
+    def fits(self, labels: Mapping[str, str]) -> bool:
+        """Whether a series of the metric is one of them."""
+        return all(labels.get(name, "") in values for name, values in self.where)
+
+
+class Parser:
+    """Reads the series that rules look at, of Prometheus' text format 0.0.4; what is malformed is left out.
+
+    Labels of one text are one object in all scrapes: most series come again each time.
+    """
+
+    def __init__(self, wanted: Iterable[Selected]) -> None:
+        self._wanted: dict[str, list[Selected]] = {}
+        for one in wanted:
+            self._wanted.setdefault(one.metric, []).append(one)
+        self._known: dict[tuple[str, str], Labels | None] = {}
+        """By metric and the text of the labels; None: nobody looks at it."""
+
+    def parse(self, text: str) -> dict[str, dict[Labels, float]]:
+        """The series of one scrape."""
+        found: dict[str, dict[Labels, float]] = {}
+        count = 0
+        for line in text.split("\n", MAX_LINES)[:MAX_LINES]:
+            if not line or line[0] == "#" or line.partition("{")[0].partition(" ")[0] not in self._wanted:
+                continue
+            parts = _LINE.fullmatch(line.strip())
+            if parts is None or count >= MAX_SERIES:
+                continue
+            labels = self._labels(parts[1], parts[2] or "")
+            if labels is None:
+                continue
+            try:
+                found.setdefault(parts[1], {})[labels] = float(parts[3])
+            except ValueError:
+                continue
+            count += 1
+        return found
+
+    def _labels(self, metric: str, text: str) -> Labels | None:
+        key = (metric, text)
+        if key not in self._known:
+            if len(self._known) >= 2 * MAX_SERIES:
+                self._known.clear()
+            read = {name: _ESCAPE.sub(_unescaped, value) for name, value in _LABEL.findall(text)}
+            fits = any(one.fits(read) for one in self._wanted[metric])
+            self._known[key] = tuple(sorted(read.items())) if fits else None
+        return self._known[key]
 
 
 class Recording:
@@ -58,11 +94,14 @@ class Recording:
 
     def __init__(self) -> None:
         self.scrapes: list[Scrape] = []
+        self._grown: dict[tuple[str, int], dict[Labels, float]] = {}
+        """By metric and window, since the newest scrape."""
 
     def add(self, scrape: Scrape) -> bool:
         """Keep a scrape that is newer than all others; returns whether it is one of those that are kept for long."""
         if self.scrapes and scrape.at_ms <= self.scrapes[-1].at_ms:
             self.scrapes = [one for one in self.scrapes if one.at_ms < scrape.at_ms]  # the clock was set back
+        self._grown.clear()
         minute = scrape.at_ms // COARSE_MS
         first = not any(one.at_ms // COARSE_MS == minute for one in self.scrapes[-COARSE_MS // 1_000 :])
         self.scrapes.append(scrape)
@@ -90,7 +129,13 @@ class Recording:
 
     def increases(self, metric: str, window_ms: int) -> dict[Labels, float]:
         """How much each series of a counter has grown within the window, extrapolated to its ends as Prometheus does
-        (`extrapolatedRate` of promql/functions.go, 2.42); series of fewer than two points are left out."""
+        (`extrapolatedRate` of promql/functions.go, 2.42); series of fewer than two points are left out. Not to be
+        changed: whoever asks again until the next scrape is given the same."""
+        if (metric, window_ms) not in self._grown:
+            self._grown[metric, window_ms] = self._increases(metric, window_ms)
+        return self._grown[metric, window_ms]
+
+    def _increases(self, metric: str, window_ms: int) -> dict[Labels, float]:
         begin_ms = self.now_ms - window_ms
         points: dict[Labels, list[tuple[int, float]]] = {}
         for scrape in self.scrapes:

@@ -19,6 +19,8 @@ from hal.planes.observability.alerts.states import Alert, AlertState, Matcher, S
 MAX_TRIES: Final = 6
 FIRST_RETRY_MS: Final = 10_000
 """Doubled with each try: all of them take five minutes."""
+PAUSE_MS: Final = 30 * 60_000
+"""After a message was given up, nothing of that rule is tried on that route for so long."""
 MANAGER_REPEAT_MS: Final = 60_000
 """An Alertmanager groups and repeats by itself; it takes an alert for over that it does not hear of for a while."""
 TOLD_IN_ONE: Final = 50
@@ -149,8 +151,8 @@ def after_success(message: Message, before: Told, alerts: Mapping[str, Alert], n
 
 
 def after_failure(before: Told, now_ms: int) -> tuple[Told, bool]:
-    """When it is tried again; True: it is given up, until something changes or it is due again."""
+    """When it is tried again; True: it is given up for a while."""
     if before.tries + 1 >= MAX_TRIES:
-        return Told(firing=before.firing, last_ms=now_ms), True
+        return Told(firing=before.firing, last_ms=before.last_ms, next_ms=now_ms + PAUSE_MS), True
     next_ms = now_ms + FIRST_RETRY_MS * 2**before.tries
     return Told(firing=before.firing, last_ms=before.last_ms, tries=before.tries + 1, next_ms=next_ms), False
