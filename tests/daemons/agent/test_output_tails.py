@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from hal.core.model import StepId
 from hal.daemons.agent.keeper.ports import output_prefix
+from hal.daemons.agent.log_tails import LogTails
 from hal.daemons.agent.output_tails import BEHIND_BYTES, TURN_MS, OutputTails, lines_of
 from hal.planes.observability.telemetry import ReceivedLines, Telemetry
 from hal.runtime.interface import Runtime, UnixAddress
@@ -44,6 +45,17 @@ def exit_of(step: StepId) -> Exits:
 
 def run_node(outputs: Path, act: Callable[[OutputTails], None], *, secrets: tuple[bytes, ...] = ()) -> list[LogLine]:
     """A node and a collector; `act` is called when the node knows the collector. Returns what that has taken."""
+
+    async def tail(runtime: Runtime, sender: TelemetrySender) -> None:
+        tails = OutputTails(runtime, outputs, outputs.parent / "note", sender, lambda _: secrets)
+        act(tails)
+        await tails.run()
+
+    return run_tails(tail)
+
+
+def run_tails(tail: Callable[[Runtime, TelemetrySender], Awaitable[None]]) -> list[LogLine]:
+    """The same, for any part of an agent that sends lines."""
     taken: list[LogLine] = []
 
     async def collect(runtime: Runtime) -> None:
@@ -59,11 +71,8 @@ def run_node(outputs: Path, act: Callable[[OutputTails], None], *, secrets: tupl
     async def node(runtime: Runtime) -> None:
         sender = TelemetrySender(runtime, Role.AGENT, "n1")
         runtime.spawn_task(sender.run(), "sender")
-        tails = OutputTails(runtime, outputs, outputs.parent / "note", sender, lambda _: secrets)
         sender.dial((f"unix:{runtime.paths.socket_dir() / SOCKET}",))
-        runtime.spawn_task(tails.run(), "tails")
-        act(tails)
-        await runtime.stopping.wait()
+        await tail(runtime, sender)
 
     with VirtualWorld(1) as world:
         host = world.host("h")
@@ -158,3 +167,18 @@ def test_a_long_line_is_sent_in_pieces() -> None:
     assert [(len(one.text), "part" in one.fields, one.offset) for one in lines] == [
         (8_192, True, 5), (1_808, False, 5), (1, False, 10_006),
     ]  # fmt: skip
+
+
+def test_a_joined_node_sends_what_its_own_processes_log_once(tmp_path: Path) -> None:
+    """Not those of another node in the same home; the next agent goes on behind what was sent."""
+    line = '{"timestamp":"2026-11-24T20:18:00Z","level":"warning","process":"keeper-n1","event":"%s","job":7}\n'
+    (tmp_path / "keeper-n1.log").write_text(line % "one")
+    (tmp_path / "keeper-n2.log").write_text(line % "of another node")
+
+    async def tail(runtime: Runtime, sender: TelemetrySender) -> None:
+        await LogTails(runtime, tmp_path, "n1", tmp_path / "note", sender).run()
+
+    (sent,) = run_tails(tail)
+    assert (sent.component, sent.text, sent.fields) == ("keeper", "one job=7", {"job": "7"})
+    (tmp_path / "keeper-n1.log").write_text(line % "one" + line % "two")
+    assert [one.text for one in run_tails(tail)] == ["two job=7"]

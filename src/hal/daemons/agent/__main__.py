@@ -131,6 +131,7 @@ def build_settings(
             directories=lambda: step_directories(home, arguments.node, shared=how is Serving.EACH_AS_ITSELF),
         ),
         outputs=OutputPlaces(home.node(arguments.node).steps, home.node(arguments.node).root / "read-outputs"),
+        logs=OutputPlaces(home.log_dir, home.node(arguments.node).root / "read-logs"),
         readers=Readers(home.root),
         on_link=partial(write_link_note, home, arguments.node),
     )

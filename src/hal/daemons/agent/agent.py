@@ -27,6 +27,7 @@ from hal.core.model.node_config import NO_NODE_SECTION, NodeSection
 from hal.daemons.agent.dialler import Backoff, Controllers
 from hal.daemons.agent.gate_notes import GateNotes
 from hal.daemons.agent.health import Condition, NodeChecks
+from hal.daemons.agent.log_tails import LogTails
 from hal.daemons.agent.node_gates import NodeGates
 from hal.daemons.agent.output_tails import OutputPlaces, OutputTails
 from hal.daemons.agent.secret_files import SecretFiles
@@ -137,6 +138,8 @@ class AgentSettings(NamedTuple):
     """Where the files of steps are. None: no job that ships files, or has some collected."""
     outputs: OutputPlaces | None = None
     """Where outputs of steps are read, for a collector. None: they are not."""
+    logs: OutputPlaces | None = None
+    """Where HAL's processes log. None: nothing of that is sent."""
     readers: Readers | None = None
     """Read what the node and its steps use, for a collector. None: nothing is measured."""
 
@@ -190,6 +193,7 @@ class Agent:
         readers = settings.readers
         self._telemetry = None if readers is None else self._telemetry_of(settings, readers)
         self._tails = self._tails_of(settings)
+        self._logs = self._logs_of(settings)
         self._hears_gates = False
         """Whether the connected controller supports reports of gates."""
         self._hears_services = False
@@ -223,6 +227,13 @@ class Agent:
             (lambda _: ()) if secrets is None else secrets.values_of,
         )
 
+    def _logs_of(self, settings: AgentSettings) -> LogTails | None:
+        """Of a node that has joined: the logs of the controller's own home are read where they are."""
+        if self._telemetry is None or settings.identity is None or settings.logs is None:
+            return None
+        places = settings.logs
+        return LogTails(self._runtime, places.directory, settings.node, places.note, self._telemetry.sender)
+
     def _gates_of(self, settings: AgentSettings) -> NodeGates | None:
         notes = settings.gate_notes
         if notes is None:
@@ -239,6 +250,8 @@ class Agent:
             tasks.append(self._runtime.spawn_task(self._checks.run(), "checks"))
         if self._telemetry is not None:
             tasks.append(self._runtime.spawn_task(self._telemetry.run(), "telemetry"))
+        if self._logs is not None:
+            tasks.append(self._runtime.spawn_task(self._logs.run(), "logs"))
         if self._tails is not None:
             tasks.append(self._runtime.spawn_task(self._tails.run(), "outputs"))
         serving = self._runtime.spawn_task(self._serve(), "serve")

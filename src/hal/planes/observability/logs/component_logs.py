@@ -38,13 +38,15 @@ _DECODER: Final = msgspec.json.Decoder(dict[str, Any])
 class ComponentLogs:
     """Of one HAL_HOME."""
 
-    def __init__(self, directory: Path, read_to: Callable[[Source], int], *, node: str = "") -> None:
+    def __init__(self, directory: Path, read_to: Callable[[Source], int], *, node: str = "", only: str = "") -> None:
         """
         Args:
             read_to: how far a file was read, by the store.
             node: of the processes whose name says none.
+            only: a node: the logs of its processes alone; empty: all.
         """
         self._directory, self._read_to, self._node = directory, read_to, node
+        self._mark = f"-{only}{MARK}" if only else MARK
         self._known: dict[tuple[int, int], tuple[Source, int]] = {}
         """By device and inode: what stands for the file, and how far it was read."""
         self.unread_bytes = 0
@@ -75,7 +77,7 @@ class ComponentLogs:
 
     def _names(self) -> list[str]:
         try:
-            found = sorted(name for name in os.listdir(self._directory) if MARK in name)
+            found = sorted(name for name in os.listdir(self._directory) if self._mark in name)
         except OSError:
             return []
         return found[:MAX_FILES]

@@ -36,6 +36,8 @@ MAX_AHEAD_MS: Final = 60_000
 """How far a sender's clock may be ahead; a line from later is of now."""
 USER: Final = "user"
 """Field of the first line of a step in a batch: whose job it is."""
+JOB: Final = "job"
+"""Field of a line of a process of HAL: the job that it is about, where no attempt is."""
 PART: Final = "part"
 """Field of a line that goes on in the next one."""
 LINE_OVERHEAD: Final = 200
@@ -187,7 +189,9 @@ def batches_of(sender: str, lines: Sequence[LogLine], now_ms: int) -> list[Batch
         step, fields = line.step, line.fields
         trace_id = line.trace.hex() if len(line.trace) == 16 else ""
         if step is None:
-            source = Source(sender, line.component, trace_id=trace_id)
+            job = fields.get(JOB, "")
+            number = int(job) if job.isascii() and job.isdigit() and len(job) < 17 else 0
+            source = Source(sender, line.component, number, trace_id=trace_id)
         else:
             user = fields.get(USER) or users.get(step.job, "")
             users[step.job] = user
@@ -196,7 +200,7 @@ def batches_of(sender: str, lines: Sequence[LogLine], now_ms: int) -> list[Batch
             )
         text = line.text
         if line.component != STEP and fields:
-            text = " ".join([text, *(f"{key}={value}" for key, value in fields.items())])
+            text = " ".join([text, *(f"{key}={value}" for key, value in fields.items() if key != JOB)])
         severity = line.severity
         if line.component == STEP and severity is Severity.INFO:
             severity = severity_of(text)  # nodes leave it to the collector
