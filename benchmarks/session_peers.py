@@ -37,7 +37,7 @@ def measure_hal() -> tuple[float, float]:
     directory = private_directory()
     file = directory / "session.json"
     write_session_file(file, new_session_file(directory))
-    processes = list(started(file))
+    processes = list(started(file, file))
     try:
         with open_session(file) as session:
             trips = statistics.median(round_trips(session, ROUND_TRIPS))
