@@ -68,6 +68,23 @@ def test_nodes_that_left_do_not_count() -> None:
     assert (answer.node, answer.largest) == ("b", 2_000)
 
 
+def test_what_is_free_on_different_nodes_is_not_called_too_little() -> None:
+    """b has 4 GiB and no core, a has a core more than is asked for and no memory."""
+    state, _sink, scheduler = engine(EngineConfig(), *NODES)
+    for number, taken in enumerate(({"cpu": 2_000, "memory": 1 << 30}, {"cpu": 2_000, "memory": 2 << 30}), start=1):
+        rows = submit_rows(1)
+        rows["job"], rows["walltime_ms"] = number, 30_000
+        scheduler.feed(JobsSubmitted(rows, (ClassSpec(taken),)))
+    scheduler.run(0)
+    rows = submit_rows(1)
+    rows["job"] = 3
+    scheduler.feed(JobsSubmitted(rows, (ClassSpec({"cpu": 1_000, "memory": 1 << 30}),)))
+    scheduler.run(0)
+    verdict = explain(state, 3, 0)
+    assert (verdict.resource, verdict.node) == ("cpu", "a")
+    assert verdict.message == "no node has all it needs free now; a has 2 cpu, but not the rest"
+
+
 def test_a_gang_says_how_many_nodes_fit_now_and_what_would_help() -> None:
     """One of the two nodes it asks for is taken until 30 s."""
     state, _sink, scheduler = engine(EngineConfig(), *NODES)

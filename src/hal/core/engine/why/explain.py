@@ -112,6 +112,8 @@ def explain(state: State, job: int, now_ms: int, *, brief: bool = False) -> Verd
     wanted, most = format_distinctly(resource, asked, available)
     what = plural(asked, "node") if resource == "nodes" else f"{wanted} {resource}"
     message = f"waits for {what}; the most free is {most}{f' on {node}' if node else ''}"
+    if spec.nodes == 1 and node and available >= asked:
+        message = f"no node has all it needs free now; {node} has {most} {resource}, but not the rest"
     if spec.nodes > 1:
         have = {0: "no node has", 1: "1 node has"}.get(fit, f"{fit} nodes have")
         message = f"waits for {what} on each of {spec.nodes} nodes; {have} all it needs free now"
