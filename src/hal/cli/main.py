@@ -59,6 +59,8 @@ COMMANDS = {
     "rm": Lazy("hal.cli.jobs.remove:rm", "Remove ended jobs and their outputs.", _JOBS),
     "update": Lazy("hal.cli.jobs.update:update", "Change jobs: priority, walltime, queue and more.", _JOBS),
     "history": Lazy("hal.cli.jobs.history:history", "Show what has run and ended, over time.", _JOBS),
+    "usage": Lazy("hal.cli.accounting.usage:usage", "Sum up what ended work had, used and cost.", _JOBS),
+    "report": Lazy("hal.cli.accounting.report:report", "Write a week's report as one HTML file.", _JOBS),
     "efficiency": Lazy("hal.cli.jobs.efficiency:efficiency", "Compare what a job used with what it asked for.", _JOBS),
     "gantt": Lazy("hal.cli.jobs.gantt:gantt", "Draw what ran, what runs and what is planned.", _JOBS),
     "attempts": Lazy("hal.cli.jobs.attempts:attempts", "List ended attempts.", _JOBS),

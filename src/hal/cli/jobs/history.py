@@ -37,6 +37,7 @@ COLUMNS_HELP = (
     hal history --since 2030-01-01 --until 2030-02-01 --by day --csv > january.csv
     hal history --job 42 --by attempt        # each attempt of one job
     hal history --since 90d --swf own.swf    # a log of your own jobs: hal simulate own.swf
+    hal history --since 90d --export own.parquet   # what the collector keeps of each attempt
     """,
 )
 @click.option("-s", "--state", multiple=True, metavar="STATE", help="Only attempts that ended like this; repeatable.")
@@ -63,6 +64,17 @@ COLUMNS_HELP = (
     callback=checked_output,
     help="Write a log in the Standard Workload Format, for hal simulate.",
 )
+@click.option(
+    "--export",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    callback=checked_output,
+    help="Write each attempt that the collector keeps, as Parquet or CSV.",
+)
+@click.option("--format", "kind", type=click.Choice(("parquet", "csv")), help="Of --export (default: by FILE's name).")
+@click.option(
+    "--collector", metavar="URL", default="", help="For --export (default: $HAL_COLLECTOR, else as HAL says)."
+)
 @pass_screen
 def history(
     screen: Screen,
@@ -80,6 +92,9 @@ def history(
     columns: str | None,
     as_csv: bool,
     swf: Path | None,
+    export: Path | None,
+    kind: str | None,
+    collector: str,
 ) -> None:
     """What has run and ended, from the ended attempts that HAL keeps; the last to end is last.
 
@@ -97,6 +112,10 @@ def history(
         filters["since_ms"] = ago_ms(since or DEFAULT_SINCE, "--since")
     if until is not None:
         filters["until_ms"] = ago_ms(until, "--until")
+    if export is not None:
+        filters |= {"account": account, "queue": queue, "name": name}
+        _export(screen, export, kind, filters, collector)
+        return
     lost = _Lost()
     found = _bounded(screen.client.attempts(on_lost=lost, **filters))
     found = history_rows.matching(found, account=account, queue=queue, name=name)
@@ -152,6 +171,21 @@ def _bounded(found: Iterable[EndedAttemptInfo]) -> Iterable[EndedAttemptInfo]:
             f"more than {MAX_ATTEMPTS:,} attempts have ended in this time",
             hint="ask for less: --since, --until, --user",
         )
+
+
+def _export(screen: Screen, path: Path, kind: str | None, filters: dict[str, Any], collector: str) -> None:
+    from hal.cli.accounting.history_export import check_format, format_of, write_attempts
+    from hal.cli.kit.collector import collector_client
+    from hal.client.rest.usage_calls import kept_attempts
+    from hal.core.model import plural
+
+    states = filters.pop("state")
+    kind = format_of(path, kind)
+    check_format(kind)
+    rows = collector_client(screen, collector).items_of(kept_attempts(filters))
+    with written_whole(path) as unfinished:
+        count = write_attempts(unfinished, kind, (row for row in rows if not states or row.state in states))
+    screen.note(f"{path}: {plural(count, 'attempt')}")
 
 
 def _write_swf(screen: Screen, path: Path, found: Iterable[EndedAttemptInfo]) -> None:

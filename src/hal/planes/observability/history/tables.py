@@ -69,6 +69,7 @@ class SumsTable(NamedTuple):
 
 OWNER: Final = ("owner",)
 NAMED: Final = ("owner", "name")
+PLACE: Final = ("place",)
 PLACED: Final = ("owner", "place")
 SUM_TABLES: Final = (
     SumsTable("minutes", Level.MINUTES, OWNER),
@@ -76,7 +77,7 @@ SUM_TABLES: Final = (
     SumsTable("days", Level.DAYS, OWNER),
     SumsTable("named_hours", Level.HOURS, NAMED),
     SumsTable("named_days", Level.DAYS, NAMED),
-    SumsTable("placed_hours", Level.HOURS, PLACED),
+    SumsTable("place_days", Level.DAYS, PLACE),
     SumsTable("placed_days", Level.DAYS, PLACED),
 )
 """An owner is an account, a user and a queue; a place is the nodes of an attempt."""

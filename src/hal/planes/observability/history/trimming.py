@@ -55,11 +55,12 @@ def trim_some(connection: sqlite3.Connection) -> bool:
 
 def drop_names(connection: sqlite3.Connection) -> None:
     """Remove names and places that nothing has any more. Whoever remembers their numbers must forget them."""
-    for table, column, sums in (("names", "name", "named_days"), ("places", "place", "placed_days")):
-        connection.execute(
-            f"DELETE FROM {table} WHERE id NOT IN (SELECT {column} FROM attempts UNION SELECT {column} FROM {sums} "
-            f"UNION SELECT {column} FROM {sums.replace('days', 'hours')})"
+    for table, column in (("names", "name"), ("places", "place")):
+        used = " UNION ".join(
+            f"SELECT {column} FROM {name}"
+            for name in ("attempts", *(sums.name for sums in SUM_TABLES if column in sums.keys))
         )
+        connection.execute(f"DELETE FROM {table} WHERE id NOT IN ({used})")
 
 
 def _beyond_most(connection: sqlite3.Connection, most: int) -> int:

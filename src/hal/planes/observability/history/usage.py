@@ -20,6 +20,7 @@ from hal.planes.observability.history.tables import (
     NAMED,
     OWNER,
     PEAKS,
+    PLACE,
     PLACED,
     SUM_TABLES,
     SUMS,
@@ -126,9 +127,9 @@ def _tables(wanted: Wanted, by: By) -> dict[Level, str]:
     """Which tables can answer, by level."""
     keys: tuple[str, ...] = OWNER
     if by is By.NODE or wanted.node:
-        keys = PLACED
+        keys = PLACED if by in _FIELD or wanted.account or wanted.user or wanted.queue or wanted.seen_by else PLACE
     if by is By.JOB_NAME or wanted.name:
-        keys = NAMED if keys == OWNER else ()
+        keys = NAMED if by is not By.NODE and not wanted.node else ()
     return {Level.ATTEMPTS: "attempts"} | {table.level: table.name for table in SUM_TABLES if table.keys == keys}
 
 

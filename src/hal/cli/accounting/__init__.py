@@ -1,0 +1,1 @@
+"""Commands that ask the collector what work had, used and cost."""

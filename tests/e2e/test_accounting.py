@@ -1,0 +1,161 @@
+"""Accounting on a real HAL: nothing is counted twice or left out when the collector is killed, and who sees what."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hal.client.addresses.collector import collector_address
+from hal.client.rest.usage_calls import UsageInfo, kept_attempts, usage
+from hal.client.sync_client import Client
+from hal.core.model import UnreachableError
+from tests.e2e.conftest import DEADLINE_S, LiveHal
+from tests.e2e.test_documents import run_page
+
+MS = 1 << 45
+
+
+@contextlib.contextmanager
+def collector(live: LiveHal) -> Iterator[subprocess.Popen[bytes]]:
+    """The collector as a process of its own."""
+    process = subprocess.Popen([sys.executable, "-m", "hal.daemons.collector"], env=live.environment)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def asked(live: LiveHal, by: str, **filters: object) -> dict[str, UsageInfo]:
+    """Usage by key, as the owner sees it."""
+    with Client(collector_address(live.client().address)) as client:
+        return {row.key: row for row in client.call(usage(by, since_ms=0, until_ms=MS, **filters)).rows}
+
+
+def until_counted(live: LiveHal, attempts: int) -> None:
+    """Wait until the history has so many."""
+    path = live.root / "observability" / "history.sqlite"
+    deadline = time.monotonic() + DEADLINE_S
+    while recorded(path) < attempts:
+        assert time.monotonic() < deadline, recorded(path)
+        time.sleep(0.05)
+    while not answers(live):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def answers(live: LiveHal) -> bool:
+    """Whether the collector does: the socket of one that was killed answers nobody."""
+    with Client(collector_address(live.client().address), reconnect_s=0.0) as client:
+        try:
+            client.call(usage("user"))
+        except UnreachableError:
+            return False
+    return True
+
+
+def recorded(path: Path) -> int:
+    """Attempts that are committed in the history."""
+    with contextlib.suppress(sqlite3.Error), contextlib.ExitStack() as stack:
+        database = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
+        stack.callback(database.close)
+        return int(database.execute("SELECT COUNT(*) FROM attempts").fetchone()[0])
+    return 0
+
+
+@pytest.mark.slow
+def test_a_collector_that_is_killed_while_work_ends_counts_all_of_it_once(own_hal: LiveHal) -> None:
+    """Arrays end while it is killed four times; the sums are those of the controller's own attempts."""
+    own_hal.up("--cpus", "8")
+    jobs = []
+    for number in range(4):
+        with collector(own_hal):
+            submitted = own_hal.run("submit", "-q", "--array", "50", "--name", f"job{number}", "--", "true", check=True)
+            jobs.append(submitted.out.strip())
+            until_counted(own_hal, 50 * number + 1)
+    own_hal.run("wait", *jobs, check=True)
+    with collector(own_hal):
+        until_counted(own_hal, 200)
+        found = asked(own_hal, "job-name")
+        with own_hal.client() as client:
+            truth = list(client.attempts())
+        with Client(collector_address(own_hal.client().address)) as client:
+            kept = list(client.items_of(kept_attempts({"since_ms": 0, "until_ms": MS})))
+    assert sorted(found) == ["job0", "job1", "job2", "job3"]
+    assert sum(row.attempts for row in found.values()) == len(truth) == 200
+    assert sorted((one.job, one.task, one.attempt) for one in kept) == sorted((t.job, t.task, t.attempt) for t in truth)
+    ran_ms = sum(one.end_ms - one.start_ms for one in truth if one.start_ms is not None)
+    cpu_ms = sum(one.usage.get("user_ms", 0) + one.usage.get("system_ms", 0) for one in truth)
+    assert sum(row.core_hours for row in found.values()) == pytest.approx(ran_ms / 3_600_000, abs=1e-5)
+    assert sum(row.cpu_hours for row in found.values()) == pytest.approx(cpu_ms / 3_600_000, abs=1e-5)
+
+
+@pytest.mark.slow
+def test_users_see_their_own_usage_coordinators_their_account_and_operators_all(own_hal: LiveHal) -> None:
+    """Ada and bob work for physics, ann coordinates it; olga is an operator; nobody reads more by asking for it."""
+    own_hal.up()
+    for words in (
+        ("account", "add", "physics", "--coordinators", "ann", "--users", "ada,bob,ann"),
+        ("account", "add", "other", "--users", "ada,bob,ann"),
+    ):
+        own_hal.run(*words, check=True)
+    tokens = {
+        name: own_hal.run("api-token", "create", name, "--role", role, check=True).out.strip()
+        for name, role in (("ada", "user"), ("bob", "user"), ("ann", "user"), ("olga", "operator"))
+    }
+    for user, account in (("ada", "physics"), ("bob", "physics"), ("bob", "other")):
+        own_hal.run("submit", "-q", "-u", user, "-A", account, "--name", f"{user}s", "--", "true", check=True)
+    own_hal.run("wait", "1", "2", "3", check=True)
+    with collector(own_hal):
+        until_counted(own_hal, 3)
+        socket = own_hal.home.socket_dir() / "observability.sock"
+
+        def seen(who: str, *words: str) -> dict[str, int] | str:
+            """User and attempts of each row of `hal usage --by user`, or the error."""
+            ran = own_hal.run(
+                "usage", "--by", "user", "--since", "1d", "--json", *words,
+                HAL_COLLECTOR=f"unix://{socket}", HAL_URL=f"unix://{own_hal.home.api_socket()}", HAL_TOKEN=tokens[who],
+            )  # fmt: skip
+            return {row["key"]: row["attempts"] for row in json.loads(ran.out)["rows"]} if ran.code == 0 else ran.err
+
+        assert seen("ada") == {"ada": 1}
+        assert seen("ada", "--account", "physics") == {"ada": 1}
+        assert seen("ada", "--account", "other") == {}
+        assert "is somebody else" in str(seen("ada", "--user", "bob"))
+        assert seen("ann") == {}
+        assert seen("ann", "--account", "physics") == {"ada": 1, "bob": 1}
+        assert seen("ann", "--account", "other") == {}
+        assert "is somebody else" in str(seen("ann", "--account", "other", "--user", "bob"))
+        assert seen("olga") == {"ada": 1, "bob": 2}
+        exported = own_hal.root / "ann.csv"
+        environment = {"HAL_COLLECTOR": f"unix://{socket}", "HAL_URL": f"unix://{own_hal.home.api_socket()}"}
+        for who, expected in (("ann", 0), ("bob", 2), ("olga", 3)):
+            own_hal.run("history", "--export", exported, check=True, HAL_TOKEN=tokens[who], **environment)
+            assert len(list(csv.DictReader(io.StringIO(exported.read_text())))) == expected, who
+        refused = own_hal.run("efficiency", "1", HAL_TOKEN=tokens["bob"], **environment)
+        assert "there is no job 1" in refused.err
+
+
+@pytest.mark.slow
+def test_the_page_about_accounting_works_and_a_removed_job_has_its_efficiency(own_hal: LiveHal, tmp_path: Path) -> None:
+    """docs/accounting.md in order; then the job is removed, and the collector still knows it. The report is a file."""
+    own_hal.environment["PATH"] = os.pathsep.join((str(Path(sys.executable).parent), own_hal.environment["PATH"]))
+    out = run_page("docs/accounting.md", own_hal, tmp_path)
+    assert '"by":"user"' in out
+    own_hal.run("rm", "1", check=True)
+    found = own_hal.run("efficiency", "1", check=True)
+    assert "the controller has removed this job" in found.err
+    assert "memory" in found.out
+    own_hal.run("report", "-f", tmp_path / "week.html", check=True)
+    assert "1 attempts had" in (tmp_path / "week.html").read_text()
