@@ -300,7 +300,7 @@ def _footer(report: Report) -> str:
     said = [
         "An attempt counts in whole on the day on which it ended.",
         "Efficiency is CPU time, or peak memory, of what was asked for.",
-        "Energy is measured where nodes measure it, else estimated from cores, memory and GPUs.",
+        "Energy is estimated from cores, memory and GPUs, unless it was measured.",
     ]
     for gap in report.lost:
         said.append(f"{gap.last - gap.first + 1:,} attempts were removed before they were read; they are in no sum.")

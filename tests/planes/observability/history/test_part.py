@@ -72,7 +72,9 @@ def on_history(tmp_path: Path, feed: Feed, test: Callable[[History], Awaitable[N
 
     async def main(runtime: Runtime) -> None:
         prices = PricesSection(core_hour=1.0)
-        history = History(runtime, tmp_path, feed, history=HistorySection(), energy=EnergySection(), prices=prices)
+        history = History(
+            runtime, tmp_path, feed, history=HistorySection(), energy=EnergySection(), prices=prices, pause_ms=1
+        )
         running = asyncio.create_task(history.run())
         try:
             async with asyncio.timeout(DEADLINE_S):

@@ -42,8 +42,9 @@ WAIT_S: Final = 25.0
 FIRST_PAUSE_MS: Final = 500
 LONGEST_PAUSE_MS: Final = 15_000
 """Between two requests while the controller does not answer."""
-IDLE_PAUSE_MS: Final = 100
-"""Between two empty pages: a controller that is stopping answers at once."""
+PAUSE_MS: Final = 1_000
+"""Between two requests that leave nothing to read: ends of a second come in one page, however many tasks end in it, so
+that following costs the controller no more; and a controller that is stopping answers at once."""
 NODES_EVERY_MS: Final = 60_000
 NODES_AT_MOST_EVERY_MS: Final = 5_000
 """Nodes are asked for so often, however many attempts come of nodes that are not known."""
@@ -97,16 +98,19 @@ class History:
         energy: EnergySection,
         prices: PricesSection,
         samples: Samples = no_samples,
+        pause_ms: int = PAUSE_MS,
     ) -> None:
         """
         Args:
             directory: of its database.
+            pause_ms: between two requests that leave nothing to read.
         """
         self._runtime = runtime
         self._controller = controller
         self._section, self._prices = history, prices
         self._costing = Costing(energy, prices)
         self._samples = samples
+        self._pause_ms = pause_ms
         self._database = Database(runtime, directory / "history.sqlite", MIGRATIONS)
         self._recorder = Recorder(self._costing)
         self._nodes: dict[str, KnownNode] = {}
@@ -220,8 +224,8 @@ class History:
                 continue
             self._away, pause_ms = "", FIRST_PAUSE_MS
             await self._record(page)
-            if not page.attempts and not page.more:
-                await self._runtime.sleep(IDLE_PAUSE_MS)
+            if not page.more:
+                await self._runtime.sleep(self._pause_ms)
 
     async def _page(self) -> FeedPage:
         query = {
