@@ -330,6 +330,7 @@ def test_completion_knows_commands_and_options() -> None:
         "plain,replace",
         "plain,release",
         "plain,requeue",
+        "plain,report",
         "plain,reader",
         "plain,restore",
     ]
