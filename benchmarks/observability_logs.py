@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from hal.core.model.log_config import LogsSection
 from hal.planes.observability.logs.lines import Batch, Source, lines_of
 from hal.planes.observability.logs.store import LogReader, LogWriter, Wanted
 from hal.planes.observability.logs.words import parse_search
@@ -91,24 +92,28 @@ PARSED: Final = [0.0]
 
 
 def main() -> int:
-    """Print a table, and one line of JSON."""
+    """Print one JSON object for each measurement, and a table of searches on standard error."""
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--lines", type=int, default=10_000_000)
     options.add_argument("--directory", type=Path, default=None)
     asked = options.parse_args()
     directory = Path(tempfile.mkdtemp(prefix="hal-logs-", dir=asked.directory))
     try:
-        found = measure(directory, asked.lines)
+        measure(directory, asked.lines)
     finally:
         shutil.rmtree(directory)
-    print(json.dumps(found), file=sys.stderr)
     return 0
 
 
-def measure(directory: Path, lines: int) -> dict[str, float]:
+def report(bench: str, value: float, unit: str, **more: object) -> None:
+    """Print a measurement."""
+    print(json.dumps({"bench": bench, "value": round(value, 2), "unit": unit, **more}), flush=True)
+
+
+def measure(directory: Path, lines: int) -> None:
     """Fill a store, and search it."""
-    writer = LogWriter(directory, max_bytes=64 << 30, keep_ms=0)
-    kept, spent, wall = 0, 0.0, 0.0
+    writer = LogWriter(directory, max_bytes=LogsSection().size_bytes, keep_ms=0)
+    kept, spent, wall, turn = 0, 0.0, 0.0, 0
     for turn, group in enumerate(batches_of(lines)):
         begun, clock = time.process_time(), time.perf_counter()
         kept += writer.add(group, NOW_MS + turn)
@@ -116,37 +121,29 @@ def measure(directory: Path, lines: int) -> dict[str, float]:
         wall += time.perf_counter() - clock
         if turn % 100 == 0:
             writer.tend(NOW_MS + turn)
-    writer.tend(NOW_MS)
+    writer.tend(NOW_MS + turn)
     writer.close()
-    spent += PARSED[0]
-    found = {
-        "lines": float(kept),
-        "lines_per_cpu_s": kept / spent,
-        "lines_per_s": kept / (wall + PARSED[0]),
-        "bytes_per_line": writer.bytes / kept,
-        "gib": writer.bytes / (1 << 30),
-    }
-    print(f"{kept:,} lines, {writer.files} files, {found['gib']:.2f} GiB, {found['bytes_per_line']:.0f} bytes a line")
-    print(f"ingest {found['lines_per_cpu_s']:,.0f} lines/s of CPU, {found['lines_per_s']:,.0f} lines/s")
+    note = f"{kept:,} lines in {writer.files} files"
+    report("logs-ingest", kept / (wall + PARSED[0]), "lines/s", target=20_000, note=note)
+    report("logs-ingest-cpu", kept / (spent + PARSED[0]), "lines/s of CPU", note=note)
+    report("logs-bytes", writer.bytes / kept, "bytes/line", better="lower", note="text and index")
     reader = LogReader(directory)
-    middle = NOW_MS + lines // (BATCH_LINES * BATCHES) // 2
     worst = 0.0
     for name, wanted in SEARCHES:
         if "middle" in name:
-            wanted = wanted._replace(since_ms=middle, until_ms=middle + 5)
+            wanted = wanted._replace(since_ms=NOW_MS + turn // 2, until_ms=NOW_MS + turn // 2 + 5)
         times = []
         for _ in range(5):
             clock = time.perf_counter()
             page = reader.page(wanted)
             times.append((time.perf_counter() - clock) * 1_000)
         worst = max(worst, times[0])
-        print(
-            f"{name:<50} {len(page.lines):>4} lines  first {times[0]:>7.1f} ms  "
-            f"again {statistics.median(times):>7.1f} ms"
-        )
-    found["slowest_first_page_ms"] = worst
+        again = statistics.median(times)
+        print(f"{name:<50} {len(page.lines):>4} lines  {times[0]:>7.1f} ms, again {again:>7.1f} ms", file=sys.stderr)
     reader.close()
-    return found
+    report(
+        "logs-search", worst, "ms", target=1_000, better="lower", note=f"slowest of {len(SEARCHES)} first pages; {note}"
+    )
 
 
 if __name__ == "__main__":

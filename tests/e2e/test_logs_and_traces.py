@@ -172,13 +172,19 @@ def test_spans_and_lines_reach_a_receiver_of_otlp(collected: LiveHal, receiver: 
 
 def test_the_output_of_a_job_outlives_its_node(collected: LiveHal) -> None:
     """Nothing starts its processes again, and its disk is gone: `hal logs` prints what was collected, and says so."""
-    job = collected.run(
-        "submit", "--constraint", "hal.node=n2", "--", "sh", "-c", "echo first; echo second", check=True
+    where = ("--constraint", "hal.node=n2")
+    job = collected.run("submit", *where, "--", "sh", "-c", "echo first; echo second", check=True).out.strip()
+    array = collected.run(
+        "submit", *where, "--array", "0-1", "--", "sh", "-c", "echo of $HAL_TASK", check=True
     ).out.strip()
-    collected.run("wait", job, check=True)
+    collected.run("wait", job, array, check=True)
     until(lambda: len(_found(collected, "", "--job", job)) == 2, "both lines are kept")
+    until(lambda: len(_found(collected, "", "--job", array)) == 2, "lines of both tasks are kept")
     kill(collected, "supervisor", "keeper-n2", "agent-n2")
     shutil.rmtree(collected.home.node("n2").root / "steps")
     ran = collected.run("logs", job, "--stream", "stdout")
     assert (ran.code, ran.out) == (0, "first\nsecond\n"), ran.err
     assert "as far as the collector has kept it" in ran.err
+    ran = collected.run("logs", array, "--stream", "stdout")
+    assert (ran.code, ran.out) == (0, "[0] of 0\n[1] of 1\n"), ran.err
+    assert "2 outputs were printed" in ran.err

@@ -40,12 +40,14 @@ class ArrayLogs:
         rank: int,
         tail: int | None,
         foreign: bool,
+        collector: str = "",
     ) -> None:
         """
         Args:
             tasks, state: which tasks, as `Job.outputs` takes them.
             tail: only so many lines of each output.
             foreign: what is shown on a terminal is another user's.
+            collector: URL of the collector, which may have what cannot be read; '': found by itself.
         """
         self._screen, self._job, self._tasks, self._state = screen, job, tasks, state
         self._streams, self._rank, self._tail = streams, rank, tail
@@ -57,7 +59,8 @@ class ArrayLogs:
         for name, file in self._to.items():
             if foreign and file.isatty():
                 self._to[name] = _OnTerminal(file)
-        self._seen = self._ran = self._unreadable = 0
+        self._seen = self._ran = self._unreadable = self._kept = 0
+        self._collector, self._asks_collector = collector, True
         self._paths: dict[str, tuple[str, int]] = {}
 
     def print_all(self) -> None:
@@ -138,13 +141,34 @@ class ArrayLogs:
         if name == self._streams[0]:
             self._seen += 1
             self._ran += output.attempt > 0
-        if output.error:
+        if output.error and self._write_kept(name, output):
+            self._kept += 1
+        elif output.error:
             self._unreadable += 1
             if self._unreadable <= MAX_NOTES:
                 self._screen.note(f"task {self._job.id}.{output.task}: {output.error}")
         if output.path:
             path, others = self._paths.get(name, (f"{output.path} on node {output.node}", -1))
             self._paths[name] = (path, others + 1)
+
+    def _write_kept(self, name: str, output: TaskOutput) -> bool:
+        """Write what the collector has kept of an output that cannot be read; returns whether there was any."""
+        if not self._asks_collector:
+            return False
+        from hal.cli.jobs.log_search import kept_pieces
+        from hal.core.model import HALError, NotFoundError
+
+        which = {"task": output.task, "attempt": output.attempt or None, "rank": self._rank, "stream": name}
+        some = False
+        try:
+            for piece in kept_pieces(self._screen, self._job.id, which, tail=self._tail, url=self._collector):
+                some = True
+                self._write(name, output.task, piece)
+        except NotFoundError:
+            return some
+        except HALError:
+            self._asks_collector = False  # there is none, or it does not answer
+        return some
 
     def _write(self, name: str, task: int, data: bytes) -> None:
         self._to[name].write(_labelled(task, data))
@@ -163,6 +187,9 @@ class ArrayLogs:
 
     def _conclude(self) -> None:
         """Say what was not there."""
+        if self._kept:
+            what = "output was" if self._kept == 1 else "outputs were"
+            self._screen.note(f"{self._kept:,} {what} printed as far as the collector has kept them")
         if self._unreadable > MAX_NOTES:
             self._screen.note(f"{self._unreadable - MAX_NOTES:,} more could not be read")
         for name, (path, others) in self._paths.items():

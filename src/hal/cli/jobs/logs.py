@@ -136,6 +136,7 @@ def logs(
             rank=rank,
             tail=tail,
             foreign=not raw and _is_foreign(screen, handle),
+            collector=collector or "",
         )
         several.follow() if follow else several.print_all()
         return
