@@ -159,7 +159,7 @@ class NetworkReception:
             HALError: the controller does not serve other machines, or does not answer.
         """
         asked = {"role": Role.SERVICE.value, "name": PLANE, "expires_in": "5m"}
-        answer = await self._controller.ask("POST", "/v1/join-tokens", body=msgspec.json.encode(asked))
+        answer = await self._controller.ask("POST", "/v1/tokens", body=msgspec.json.encode(asked))
         made = msgspec.json.decode(answer, type=NewToken)
         host, port = parse_address(made.wire)
         controller = TcpAddress("127.0.0.1" if host == "0.0.0.0" else "::1" if host == "::" else host, port)

@@ -1,0 +1,78 @@
+"""Telemetry of a node on another host: over TLS with certificates, and through a network that is cut."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from http.client import HTTPConnection
+from typing import Any
+
+import pytest
+
+from tests.cluster.hosts import WIRE_PORT, Cluster, Network, until
+
+SETTINGS = '[node.telemetry]\nevery = "1s"\n'
+PORT = WIRE_PORT + 9
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with Network() as network:
+        made = Cluster(network, 1)
+        head, (worker,) = made.head, made.workers
+        head.home.config.write_text(
+            f'[server]\nwire = "{head.address}:{WIRE_PORT}"\n'
+            f'[observability]\nwire = "{head.address}:{PORT}"\naddress = "{head.address}"\n{SETTINGS}'
+        )
+        worker.home.create()
+        worker.home.config.write_text(SETTINGS)
+        shape = ("--name", "head", "--cpus", "2", "--memory", "1GiB")
+        head.hal("up", "--restart", *shape, "--with", "observability")
+        made.join(worker)
+        yield made
+
+
+def ask(cluster: Cluster, path: str) -> Any:
+    """The collector's answer; None while it does not answer."""
+    sockets = cluster.head.home.known_socket_dir()
+    assert sockets is not None
+    with suppress(OSError), closing(HTTPConnection("hal", timeout=30)) as connection:
+        connection.sock = socket.socket(socket.AF_UNIX)
+        connection.sock.connect(str(sockets / "observability.sock"))
+        connection.request("GET", path)
+        return json.loads(connection.getresponse().read())
+    return None
+
+
+def age_ms(cluster: Cluster, node: str) -> int:
+    """How old what the collector knows of a node is."""
+    found = ask(cluster, "/v1/nodes/latest") or {"nodes": [], "age_ms": []}
+    return int(dict(zip(found["nodes"], found["age_ms"], strict=True)).get(node, 1 << 60))
+
+
+def test_a_node_of_another_host_sends_over_tls_in_its_own_name(cluster: Cluster) -> None:
+    """It was told where by the controller; the collector has got a certificate by itself."""
+    until(lambda: age_ms(cluster, "w1") < 5_000, "the worker is heard")
+    until(lambda: age_ms(cluster, "head") < 5_000, "the head's own node is heard, over a socket")
+    with cluster.head.client() as client:
+        (plane,) = client.planes()
+    assert f"{cluster.head.address}:{PORT}" in plane.wire
+
+
+def test_a_network_that_is_cut_loses_no_samples_and_holds_up_nothing(cluster: Cluster) -> None:
+    """While it is cut, the head's work goes on; afterwards the samples of the time in between are there."""
+    until(lambda: age_ms(cluster, "w1") < 5_000, "the worker is heard")
+    worker = cluster.workers[0]
+    worker.part()
+    until(lambda: age_ms(cluster, "w1") > 12_000, "the worker is not heard")
+    assert cluster.head.hal("run", "--", "echo", "through").out == "through\n"
+    assert age_ms(cluster, "head") < 5_000
+    worker.heal()
+    until(lambda: age_ms(cluster, "w1") < 3_000, "the worker is heard again", 180.0)
+    cluster.until_node(worker, "up")
+    (series,) = ask(cluster, "/v1/series?node=w1&name=hal_node_cpus")["series"]
+    gaps = [after - before for before, after in zip(series["at_ms"], series["at_ms"][1:], strict=False)]
+    assert max(gaps) < 8_000
+    assert ask(cluster, "/v1/health")["parts"]["telemetry"]["values"]["values_dropped_by_senders"] == 0
