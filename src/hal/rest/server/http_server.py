@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 
 import uvicorn
+from litestar.types import ASGIApp
 from msgspec import Struct
 from uvicorn.server import ServerState
 
@@ -25,7 +26,6 @@ from hal.core.model import ConflictError, HALError
 from hal.core.model.audit_chain import Head
 from hal.rest.audit import AuditLog
 from hal.rest.server.connections import Connections, Strangers
-from hal.rest.server.guard import Guard
 from hal.rest.server.http_connection import HttpConnection
 from hal.rest.server.listeners import Listener
 from hal.runtime.interface import Runtime
@@ -63,7 +63,7 @@ class HttpServer:
 
     def __init__(
         self,
-        guard: Guard,
+        guard: ASGIApp,
         runtime: Runtime,
         audit: AuditLog,
         ports: Ports,
@@ -74,6 +74,7 @@ class HttpServer:
     ) -> None:
         """
         Args:
+            guard: a `Guard`, or what a daemon has put around it.
             audit: closed with the server.
             anchored: keeps each head of the audit log elsewhere, too.
             at_once: requests that one user may have under way.

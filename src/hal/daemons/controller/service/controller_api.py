@@ -16,6 +16,7 @@ from hal.daemons.controller.service.attempts import Attempts
 from hal.daemons.controller.service.feed import Feed
 from hal.daemons.controller.service.files import Files
 from hal.daemons.controller.service.jobs.jobs import Jobs
+from hal.daemons.controller.service.nodes.node_use import NodeUse
 from hal.daemons.controller.service.nodes.nodes import Nodes
 from hal.daemons.controller.service.nodes.offers import Offers
 from hal.daemons.controller.service.nodes.topology import TopologyUse
@@ -47,6 +48,7 @@ class ControllerApi:
         self.notices = Notices(parts)
         self.nodes = Nodes(parts)
         self.topology = TopologyUse(parts)
+        self.node_use = NodeUse(parts)
         self.offers = Offers(parts)
         self.policy = Policies(parts)
         self.delegations = Delegations(lambda: parts.plane.policy)

@@ -1,0 +1,126 @@
+// One job: what it is doing or waiting for, when it ran and will run, what it printed, used and needs.
+import { html } from "../h.js";
+import { controller, getSession, useData } from "../api.js";
+import { Link } from "../router.js";
+import { JobActions } from "../actions.js";
+import { bytes, clock, count, duration, durationMs, full, percent, plural, request, safe } from "../format.js";
+import { Ago, Bar, Copy, Empty, Facts, Head, Panel, Parts, Shown, State, Tabs, jobState, taskCounts, useNow } from "../ui.js";
+import { Logs } from "./logs.js";
+import { Gantt } from "./gantt.js";
+import { TaskGrid } from "./taskgrid.js";
+import { Graph } from "./graph.js";
+import { Trace } from "./trace.js";
+
+const ENDED = ["succeeded", "failed", "cancelled", "timed-out"];
+
+export function Job({ id, tab, task }) {
+  const at = `jobs/${encodeURIComponent(id)}`;
+  const found = useData(controller(at), 1500);
+  const job = found.data;
+  if (found.error && !job) return html`<${Head} title=${`Job ${safe(id)}`} crumbs=${html`<${Link} to="/jobs">Jobs<//>`} /><${Empty} title=${found.error.status === 404 ? "There is no such job" : found.error.message}>${found.error.status === 404 ? "It was removed, or it is not yours to see." : found.error.hint}<//>`;
+  return html`<${Shown} of=${found} what="Loading the job">${(data) => html`<${Loaded} job=${data} tab=${task != null ? "task" : tab || "overview"} task=${task} refresh=${found.refresh} />`}<//>`;
+}
+
+function Loaded({ job, tab, task, refresh }) {
+  const now = useNow(), many = job.tasks > 1, waits = !ENDED.includes(job.state) && (job.counts.pending > 0 || job.counts.held > 0);
+  const linked = (job.spec?.after?.length || job.dependants?.length || 0) > 0;
+  const tabs = [["overview", "Overview"], ...(many ? [["tasks", "Tasks", job.tasks]] : []), ["logs", "Output"], ...(linked ? [["graph", "Graph"]] : []), ...(getSession().collector ? [["trace", "Trace"]] : []), ["spec", "Spec"]];
+  return html`<${Head} title=${safe(job.name) || `Job ${job.id}`} crumbs=${html`<${Link} to="/jobs">Jobs<//> / ${job.id}`}
+    sub=${html`<${State} of=${jobState(job)} title=${safe(job.reason)} /><span>${safe(job.user)}${job.account ? ` for ${safe(job.account)}` : ""}</span><span>queue <${Link} to=${`/queues/${encodeURIComponent(job.queue)}`}>${safe(job.queue)}<//></span><span>submitted <${Ago} at=${job.submit_ms} now=${now} /></span>${job.start_ms ? html`<span>${job.end_ms ? "ran" : "runs for"} ${duration((job.end_ms || now) - job.start_ms)}</span>` : null}${job.reason && !waits ? html`<span>${safe(job.reason)}</span>` : null}`}>
+    <${JobActions} jobs=${[job]} after=${refresh} /><//>
+  <${Tabs} label="Parts of the job" of=${tabs} at=${tab === "task" ? "tasks" : tab} to=${(name) => (name === "overview" ? `/jobs/${job.id}` : `/jobs/${job.id}/${name}`)} />
+  ${tab === "overview" ? html`<${About} job=${job} now=${now} waits=${waits} many=${many} />`
+    : tab === "tasks" ? html`<${TaskGrid} job=${job} />`
+    : tab === "task" ? html`<${Task} job=${job} task=${Number(task)} now=${now} />`
+    : tab === "logs" ? html`<${Logs} job=${job} task=${0} />`
+    : tab === "graph" ? html`<${Graph} job=${job} />`
+    : tab === "trace" ? html`<${Trace} job=${job} />`
+    : tab === "spec" ? html`<${Spec} job=${job} />` : html`<${Empty} title="There is no such part of a job" />`}`;
+}
+
+function About({ job, now, waits, many }) {
+  const single = useData(many ? null : controller(`jobs/${job.id}/tasks/0`), job.end_ms ? 0 : 2000);
+  const c = taskCounts(job);
+  return html`${waits ? html`<${Why} job=${job} now=${now} />` : null}
+    ${many ? html`<${Panel} title=${`Tasks · ${count(job.tasks)}`} more=${html`<${Link} to=${`/jobs/${job.id}/tasks`}>all tasks<//>`}><div class="counts">${Object.entries(c).filter(([, n]) => n).map(([state, n]) => html`<span key=${state}><${State} of=${state} /> ${count(n)}</span>`)}</div><div class="pad"><${Parts} counts=${c} total=${job.tasks} /></div><//>` : null}
+    ${single.data ? html`<${Attempts} job=${job} task=${single.data} now=${now} />` : null}
+    <div class="cols"><div>${!many && (job.start_ms || job.end_ms) ? html`<${Logs} job=${job} task=${0} short=${true} />` : html`<${Request} job=${job} />`}${waits ? html`<${Priority} job=${job} />` : null}</div>
+    <div>${single.data?.attempts?.length ? html`<${Used} job=${job} attempt=${single.data.attempts[single.data.attempts.length - 1]} now=${now} />` : null}${!many && (job.start_ms || job.end_ms) ? html`<${Request} job=${job} />` : null}<${Where} job=${job} task=${single.data} /></div></div>`;
+}
+
+function Request({ job }) {
+  return html`<${Panel} title="Request"><${Facts} rows=${[["Resources", `${request(job.request)}${job.nodes > 1 ? ` on each of ${job.nodes} nodes` : ""}`], ["Walltime", job.walltime || "none"], ["Priority", count(job.priority)], job.restarts ? ["Restarts", count(job.restarts)] : null, ["Submitted", full(job.submit_ms)], job.start_ms ? ["Started", full(job.start_ms)] : null, job.end_ms ? ["Ended", full(job.end_ms)] : null, job.exit_code != null ? ["Exit code", job.exit_code] : null,
+    Object.keys(job.labels || {}).length ? ["Labels", Object.entries(job.labels).map(([key, value]) => html`<span class="tag" key=${key}>${safe(key)}=${safe(value)}</span>`)] : null]} /><//>`;
+}
+
+export function Why({ job, now }) {
+  const found = useData(controller(`jobs/${job.id}/why`), 4000);
+  return html`<${Panel} title="Why it waits"><${Shown} of=${found} what="Asking the engine">${(why) => html`<div class="why"><p class="big">${safe(why.message)}</p>
+    <p class="muted">${why.starts_at_ms ? html`Starts about <strong>${clock(why.starts_at_ms, now)}</strong> (<${Ago} at=${why.starts_at_ms} now=${now} />), by ${safe(why.basis || "what is known")}.` : why.never ? "Nothing that HAL knows of could let it start." : "No forecast: nothing known says when."}${why.position ? ` ${plural(why.position, "job")} ahead ${why.position === 1 ? "competes" : "compete"} for the same.` : ""}</p>
+    ${why.helps?.length || why.sooner?.length ? html`<ul>${(why.helps || []).map((text) => html`<li key=${text}><span>${safe(text)}</span></li>`)}${(why.sooner || []).map((one) => html`<li key=${JSON.stringify(one)}><span>${safe(one.text || one.message || Object.values(one).filter((part) => typeof part === "string").join(" "))}</span></li>`)}</ul>` : null}</div>`}<//><//>`;
+}
+
+function Priority({ job }) {
+  const found = useData(controller(`jobs/${job.id}/priority`), 15000);
+  if (!found.data) return null;
+  const parts = ["age", "fairshare", "qos", "queue", "priority", "size", "deadline"].filter((name) => found.data[name]);
+  if (!parts.length) return null;
+  const most = Math.max(...parts.map((name) => Math.abs(found.data[name])));
+  return html`<${Panel} title="Priority" more=${count(Math.round(found.data.total))}><div class="pad">${parts.map((name) => html`<div class="use" key=${name}><span class="k">${name}</span><${Bar} used=${Math.abs(found.data[name])} of=${most} /><span class="v">${count(Math.round(found.data[name]))}</span></div>`)}</div><//>`;
+}
+
+function Attempts({ job, task, now }) {
+  const attempts = task.attempts || [];
+  return html`<${Panel} title=${attempts.length > 1 ? `Timeline · ${attempts.length} attempts` : "Timeline"}><${Gantt} now=${now} label=${`Timeline of job ${job.id}`} rows=${attemptRows(job, attempts, now)} /><//>`;
+}
+
+function attemptRows(job, attempts, now) {
+  const rows = [];
+  let since = job.submit_ms;
+  attempts.slice(-12).forEach((one) => {
+    const end = one.end_ms ?? now, tone = { succeeded: "ok", failed: "bad", lost: "bad", "timed-out": "bad", cancelled: "off", preempted: "off" }[one.state] || "run";
+    rows.push({ name: `attempt ${one.attempt}`, bars: [{ from: since, to: one.allocated_ms ?? end, tone: "wait", title: `waited ${duration((one.allocated_ms ?? end) - since)}` },
+      ...(one.allocated_ms ? [{ from: one.allocated_ms, to: one.start_ms ?? end, tone: "alloc", title: `starting ${duration((one.start_ms ?? end) - one.allocated_ms)}` }] : []),
+      ...(one.start_ms ? [{ from: one.start_ms, to: end, tone, title: `${one.state} after ${duration(end - one.start_ms)}${one.exit_code ? `, exit code ${one.exit_code}` : ""}` }] : [])],
+      end: `${one.state}${one.exit_code ? ` (${one.exit_code})` : ""}`, until: !one.end_ms && one.start_ms && job.walltime ? one.start_ms + durationMs(job.walltime) : null });
+    since = end;
+  });
+  if (!rows.length) rows.push({ name: "waits", bars: [{ from: job.submit_ms, to: job.end_ms ?? now, tone: "wait", title: "waiting" }], end: job.state });
+  return rows;
+}
+
+function Used({ job, attempt, now }) {
+  const usage = attempt.usage || {}, wall = attempt.start_ms ? (attempt.end_ms ?? now) - attempt.start_ms : 0;
+  const cpu = (usage.user_ms || 0) + (usage.system_ms || 0), cores = Number(job.request.cpu || 0) * job.nodes, limit = durationMs(job.walltime);
+  const memory = memoryBytes(job.request.memory);
+  if (!attempt.start_ms) return null;
+  return html`<${Panel} title="Used of what it asked for"><div class="pad">
+    ${limit ? html`<div class="use"><span class="k">time</span><${Bar} used=${wall} of=${limit} tone=${wall > limit * 0.9 && !attempt.end_ms ? "wait" : ""} /><span class="v">${duration(wall)} <em>of ${job.walltime}</em></span></div>` : null}
+    ${cpu && cores ? html`<div class="use"><span class="k">cpu</span><${Bar} used=${cpu} of=${wall * cores} /><span class="v">${percent(cpu, wall * cores)}% <em>of ${cores}</em></span></div>` : null}
+    ${usage.max_rss_bytes ? html`<div class="use"><span class="k">memory</span><${Bar} used=${usage.max_rss_bytes} of=${memory || usage.max_rss_bytes} /><span class="v">${bytes(usage.max_rss_bytes)}${memory ? html` <em>of ${bytes(memory)}</em>` : ""}</span></div>` : null}
+    ${!cpu && !usage.max_rss_bytes ? html`<p class="muted">CPU and memory are known when it has ended.</p>` : null}</div><//>`;
+}
+
+function memoryBytes(text) {
+  const [, n, unit] = /^([\d.]+)\s*([KMGTP]?)(i?)B?$/.exec(String(text || "")) || [];
+  return n ? Number(n) * (unit ? 1024 ** (" KMGTP".indexOf(unit)) : 1) : 0;
+}
+
+function Where({ job, task }) {
+  const nodes = task?.nodes?.length ? task.nodes : job.present_nodes || [];
+  if (!nodes.length) return null;
+  return html`<${Panel} title=${job.end_ms ? "Where it ran" : "Where it runs"}><div class="pad">${nodes.slice(0, 64).map((name) => html`<${Link} key=${name} class="tag" to=${`/nodes/${encodeURIComponent(name)}`}>${safe(name)}<//>`)}${nodes.length > 64 ? html`<span class="muted">and ${nodes.length - 64} more</span>` : null}
+    ${task?.attempts?.length ? task.attempts[task.attempts.length - 1].gpus.flat().map((gpu) => html`<span class="tag" key=${gpu}>${safe(gpu)}</span>`) : null}</div><//>`;
+}
+
+function Task({ job, task, now }) {
+  const found = useData(controller(`jobs/${job.id}/tasks/${task}`), 2000);
+  return html`<${Shown} of=${found} what="Loading the task">${(one) => html`<${Panel} title=${html`Task ${task} <${State} of=${one.state} />`} more=${html`${task > 0 ? html`<${Link} to=${`/jobs/${job.id}/tasks/${task - 1}`}>previous<//>` : null}${task + 1 < job.tasks ? html`<${Link} to=${`/jobs/${job.id}/tasks/${task + 1}`}>next<//>` : null}`}>
+    <${Facts} rows=${[["Nodes", one.nodes.length ? one.nodes.slice(0, 8).map((name) => html`<${Link} key=${name} class="tag" to=${`/nodes/${encodeURIComponent(name)}`}>${safe(name)}<//>`) : "–"], ["Attempt", one.attempt || "–"], one.exit_code != null ? ["Exit code", one.exit_code] : null, one.cause ? ["Cause", safe(one.cause)] : null, one.message ? ["Message", safe(one.message)] : null, one.reason ? ["Reason", safe(one.reason)] : null]} /><//>
+    <${Attempts} job=${job} task=${one} now=${now} />${one.attempts?.length ? html`<${Used} job=${job} attempt=${one.attempts[one.attempts.length - 1]} now=${now} />` : null}<${Logs} job=${job} task=${task} />`}<//>`;
+}
+
+function Spec({ job }) {
+  const text = JSON.stringify(job.spec, null, 2);
+  return html`<${Panel} title="As it was submitted" more=${html`<${Copy} text=${text} />`}><pre class="spec" tabindex="0">${text}</pre><//>`;
+}

@@ -1,0 +1,47 @@
+// One node: what keeps work away, what it offers and holds, what runs there, what it is made of.
+import { html, useMemo } from "../h.js";
+import { collector, controller, getSession, useData } from "../api.js";
+import { Link } from "../router.js";
+import { NodeActions } from "../actions.js";
+import { bytes, clock, count, full, safe } from "../format.js";
+import { Ago, Empty, Facts, Head, Panel, Shown, Spark, State, Table, Use, useNow } from "../ui.js";
+import { jobColumns } from "./jobs.js";
+
+export function Node({ name }) {
+  const found = useData(controller(`nodes/${encodeURIComponent(name)}`), 2000), now = useNow();
+  const running = useData(`${controller("jobs")}?state=active&placed=1&limit=200&node=${encodeURIComponent(name)}`, 4000);
+  const ended = useData(`${controller("attempts")}?newest=1&limit=20&node=${encodeURIComponent(name)}`, 10000);
+  const crumbs = html`<${Link} to="/nodes">Nodes<//>`;
+  if (found.error && !found.data) return html`<${Head} title=${safe(name)} crumbs=${crumbs} /><${Empty} title=${found.error.status === 404 ? "There is no such node" : found.error.message}>${found.error.status === 404 ? "It was removed, or renamed." : found.error.hint}<//>`;
+  return html`<${Shown} of=${found} what="Loading the node">${(node) => html`
+    <${Head} title=${safe(node.name)} crumbs=${crumbs} sub=${html`<${State} of=${node.state} /><span>${Object.values(node.domains || {}).slice(-1).map(safe)}</span><span>heard <${Ago} at=${node.last_seen_ms} now=${now} /></span><span>${count(node.running)} steps</span>`}>
+      <${NodeActions} nodes=${[node]} after=${found.refresh} /><//>
+    ${node.reason ? html`<ul class="attend"><li class=${["down", "unreachable", "stopped"].includes(node.state) ? "bad" : ""}><div><strong>Takes no new work</strong><p>${safe(node.reason)}</p></div></li></ul>` : null}
+    <div class="cols"><div>
+      <${Panel} title="Runs here"><${Shown} of=${running} what="Loading what runs">${(data) => html`<${Table} label="Jobs on this node" columns=${jobColumns(now).filter((one) => ["state", "id", "name", "user", "request", "time"].includes(one.key))} rows=${data.jobs} rowKey=${(job) => job.id} to=${true} empty=${html`<${Empty} title="Nothing runs here" />`} />`}<//><//>
+      <${Panel} title="Ended here last"><${Shown} of=${ended}>${(data) => (data.attempts.length ? html`<div class="table"><table aria-label="Attempts that ended here"><tbody>${data.attempts.map((one) => html`<tr key=${one.sequence}><td><${State} of=${one.state} /></td><td class="name"><${Link} to=${`/jobs/${one.job}`}>${safe(one.name)}<//> <span class="muted">${one.job}${one.task ? `.${one.task}` : ""}</span></td><td class="l1 muted">${safe(one.user)}</td><td class="right muted" title=${full(one.end_ms)}>${clock(one.end_ms, now)}</td></tr>`)}</tbody></table></div>` : html`<${Empty} title="Nothing has ended here" />`)}<//><//>
+    </div><div>
+      <${Panel} title="Held of what it offers"><div class="pad">${Object.entries(node.capacity).map(([key, of]) => html`<${Use} key=${key} name=${safe(key)} used=${of - (node.free[key] ?? of)} of=${of} />`)}</div><//>
+      <${Measured} node=${node} />
+      <${Made} node=${node} /></div></div>`}<//>`;
+}
+
+// What the collector measured there: shown where it answers.
+function Measured({ node }) {
+  const since = useMemo(() => Math.floor(Date.now() / 60000) * 60000 - 3600e3, [node.name]);
+  const path = getSession()?.collector ? `${collector("samples")}?node=${encodeURIComponent(node.name)}&since_ms=${since}` : null;
+  const { data } = useData(path, 15000);
+  const series = (data?.series || []).filter((one) => (one.points || []).length > 1).slice(0, 8);
+  if (!series.length) return null;
+  return html`<${Panel} title="Measured, last hour"><div class="pad">${series.map((one) => html`<div key=${one.name + JSON.stringify(one.labels || {})}><div class="row"><span class="muted">${safe(one.name)}</span></div><${Spark} points=${one.points} label=${safe(one.name)} /></div>`)}</div><//>`;
+}
+
+function Made({ node }) {
+  const facts = node.facts || {}, gpus = facts.gpus || [];
+  return html`<${Panel} title="Made of"><${Facts} rows=${[
+    facts.cpu?.model ? ["Processor", safe(facts.cpu.model)] : null, facts.cpu?.cores ? ["Cores", `${facts.cpu.cores}${facts.cpu.threads ? `, ${facts.cpu.threads} threads` : ""}`] : null, facts.memory_bytes ? ["Memory", bytes(facts.memory_bytes)] : null,
+    gpus.length ? ["GPUs", `${gpus.length} × ${safe(gpus[0].model)}${gpus[0].memory_bytes ? `, ${bytes(gpus[0].memory_bytes)}` : ""}`] : null, facts.system ? ["System", safe(facts.system)] : null, facts.kernel ? ["Kernel", safe(facts.kernel)] : null, facts.host ? ["Host", safe(facts.host)] : null,
+    Object.keys(node.taints || {}).length ? ["Taints", Object.entries(node.taints).map(([key, value]) => html`<span class="tag" key=${key}>${safe(key)}${value ? `=${safe(value)}` : ""}</span>`)] : null,
+    (node.notes || []).length ? ["Notes", node.notes.map(safe).join("; ")] : null,
+    ["Labels", Object.entries(node.labels || {}).filter(([key]) => key !== "hal.node").map(([key, value]) => html`<span class="tag" key=${key}>${safe(key)}=${safe(value)}</span>`)]]} /><//>`;
+}
