@@ -100,6 +100,7 @@ COMMANDS = {
     "down": Lazy("hal.cli.local.down:down", "Stop HAL on this machine.", _HERE),
     "status": Lazy("hal.cli.local.status:status", "Show the status of HAL.", _HERE),
     "metrics": Lazy("hal.cli.observability.metrics:metrics", "Print the metrics of HAL's controller.", _HERE),
+    "web": Lazy("hal.cli.local.web:web", "Serve HAL's page, and open it.", _HERE),
     "service": Lazy("hal.cli.local.service:service", "Start HAL with the machine, as a service of systemd.", _HERE),
     "config": Lazy("hal.cli.local.config:config", "Check hal.toml and show its settings.", _HERE),
     "backup": Lazy("hal.cli.local.backup:backup", "Back up all state to a file.", _HERE),

@@ -52,7 +52,7 @@ from hal.store.periodic_rows import read_last_runs, read_periodic, read_runs
 from hal.store.readers import read_readers
 from hal.store.replication import Replication
 from hal.store.sqlite import MemoryDatabase
-from hal.store.task_pages import task, tasks
+from hal.store.task_pages import Run, state_runs, task, tasks
 from hal.store.views import (
     JobFilter,
     Loaded,
@@ -467,6 +467,11 @@ class Store:
         """
         with self._database.reading("listing tasks") as connection:
             return tasks(connection, job_id, tuple(states), after, limit)
+
+    def state_runs(self, job_id: int, start: int, end: int, most_attempts: int) -> tuple[list[Run], int]:
+        """Compute in which state tasks are, as runs; see `task_pages.state_runs`."""
+        with self._database.reading("reading the states of tasks") as connection:
+            return state_runs(connection, job_id, start, end, most_attempts)
 
     def task(self, job_id: int, number: int) -> TaskRow | None:
         """Read one task; None when there is none with that number."""

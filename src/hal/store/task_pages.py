@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 from typing import Final
 
 from sqlalchemy import Connection, exists, select
@@ -27,6 +28,12 @@ RANGES_AT_ONCE: Final = 500
 """Rows of one query for ranges."""
 TaskSet = Sequence[tuple[int, int]]
 """Ranges [first, end), disjoint and ascending."""
+Run = tuple[TaskState | None, int]
+"""A state, and how many tasks in a row are in it; None: they were removed."""
+_STATES: Final[tuple[TaskState | None, ...]] = (*TaskState, None)
+_CODES: Final = {state: code for code, state in enumerate(TaskState)}
+_GONE: Final = len(_CODES)
+_CODE_OF_ATTEMPT: Final = {attempt.value: _CODES[state] for attempt, state in TASK_STATE_OF.items()}
 
 
 def tasks(
@@ -57,6 +64,35 @@ def tasks(
         else:
             break
     return found
+
+
+def state_runs(connection: Connection, job_id: int, start: int, end: int, most_attempts: int) -> tuple[list[Run], int]:
+    """In which state the tasks of a job are, from `start` on: runs of equal states without a gap, and the task behind
+    them. It is before `end` where more attempts than `most_attempts` would be read.
+
+    Args:
+        end: number of the job's tasks.
+    """
+    a = schema.attempts.c
+    query = select(a.task, a.state).where(a.job_id == job_id, a.task >= start).order_by(a.task, a.attempt)
+    rows = [(int(task), str(state)) for task, state in connection.execute(query.limit(most_attempts))]
+    if len(rows) == most_attempts:
+        # Of the last task there may be more; a task alone has not so many.
+        end = min(end, max(rows[-1][0], start + 1))
+    codes = bytearray([_GONE]) * (end - start)
+    for number, state in rows:
+        if number < end and (code := _CODE_OF_ATTEMPT.get(state)) is not None:
+            codes[number - start] = code
+    for task_range in _ranges(connection, job_id, start):
+        low, high = max(task_range.first, start), min(task_range.first + task_range.count, end)
+        if low >= high:
+            break
+        codes[low - start : high - start] = bytes([_CODES[task_range.state]]) * (high - low)
+    for first, stop in read_removed(connection, job_id):
+        low, high = max(first, start), min(stop, end)
+        if low < high:
+            codes[low - start : high - start] = bytes([_GONE]) * (high - low)
+    return [(_STATES[code], len(list(equal))) for code, equal in groupby(codes)], end
 
 
 def task(connection: Connection, job_id: int, number: int) -> TaskRow | None:

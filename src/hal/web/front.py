@@ -1,11 +1,12 @@
-"""The outermost layer of the page's server: which names it answers to, files, and who may send what changes something.
+"""The outermost layer of the page: which names it answers to, its files, and whose requests may change something.
 
-Below `/api/` requests go on to the guard, which asks for a session. All other paths are files, or the page itself, whose
-router shows what the path names: no file holds anybody's data. Pure ASGI.
+Below `/api/` requests go on to the guard, which asks for a session. All other paths are files, or the page itself,
+whose router shows what the path names: no file holds anybody's data. Pure ASGI.
 """
 
 from __future__ import annotations
 
+import hmac
 import ipaddress
 from collections.abc import Callable, MutableMapping
 from http import HTTPStatus
@@ -15,6 +16,7 @@ import msgspec
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
 from hal.core.model import DeniedError, HALError, NotFoundError
+from hal.core.model.web_config import LOCAL_NAMES
 from hal.rest.identity import READING
 from hal.rest.problems import PROBLEM_JSON, problem_of
 from hal.web.assets import PREFIX, SHELL, Asset
@@ -39,7 +41,6 @@ HEADERS: Final = (
 )
 WITHOUT_SESSION: Final = frozenset({"/api/sign-in"})
 """What changes something and needs no session: only its origin is looked at."""
-LOCAL_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class Front:
@@ -116,7 +117,7 @@ class Front:
             return
         session = self._sessions.find(cookie_of(headers, self._cookie))
         given = headers.get(CSRF, b"")
-        if session is not None and not _equal(given, session.csrf.encode()):
+        if session is not None and not hmac.compare_digest(given, session.csrf.encode()):
             raise DeniedError("the request does not carry this session's CSRF key", hint="load the page again")
 
     async def _file(
@@ -186,12 +187,6 @@ def _is_address(name: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _equal(one: bytes, other: bytes) -> bool:
-    import hmac
-
-    return hmac.compare_digest(one, other)
 
 
 def _with_headers(send: Send) -> Callable[[Message], Any]:

@@ -74,7 +74,10 @@ class NodeColumns:
             moved |= column != known[letter]
         at = np.flatnonzero(moved)
         found_reasons = use.reasons if use.reasons != before.reasons else None
-        changes: dict[str, Any] = {"i": at.tolist(), **{letter: column[at].tolist() for letter, column in columns.items()}}
+        changes: dict[str, Any] = {
+            "i": at.tolist(),
+            **{letter: column[at].tolist() for letter, column in columns.items()},
+        }
         if found_reasons is not None:
             changes["reasons"] = found_reasons
         return changes

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from hal import __version__
 from hal.client.transport.async_stream import AsyncStream
-from hal.core.model import HALError, SpecError
+from hal.core.model import SpecError
 from hal.rest.answers import json_answer, streamed_answer
 from hal.rest.call import Call
 from hal.rest.endpoint import JSON, TEXT, Body, Endpoint, Param, body_of
@@ -31,7 +31,14 @@ EVENT_STREAM: Final = "text/event-stream"
 SESSION_S: Final = 7 * 24 * 3_600
 COLLECTOR_DEPTH: Final = 4
 """Parts of a path at the collector, after its version."""
-KEPT_HEADERS: Final = ("hal-log-offset", "hal-log-size", "hal-log-path", "hal-log-node", "hal-log-ended", "content-disposition")
+KEPT_HEADERS: Final = (
+    "hal-log-offset",
+    "hal-log-size",
+    "hal-log-path",
+    "hal-log-node",
+    "hal-log-ended",
+    "content-disposition",
+)
 """Of a streamed answer."""
 
 
@@ -202,7 +209,9 @@ async def read_stream(web: Web, call: Call) -> object:
     headers |= {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     media = stream.headers.get("content-type", "application/octet-stream")
     # What a job has printed is never a page: browsers save it, or show it as plain text.
-    answer: Stream = streamed_answer(call, _pieces(stream), "text/plain; charset=utf-8" if "html" in media else media, headers)
+    answer: Stream = streamed_answer(
+        call, _pieces(stream), "text/plain; charset=utf-8" if "html" in media else media, headers
+    )
     return answer
 
 
@@ -253,6 +262,7 @@ READS: Final = (
     "/v1/jobs/{job}/why",
     "/v1/jobs/{job}/scores",
     "/v1/jobs/{job}/priority",
+    "/v1/jobs/{job}/task-states",
     "/v1/jobs/{job}/tasks",
     "/v1/jobs/{job}/tasks/{task}",
     "/v1/jobs/{job}/files",
@@ -287,7 +297,6 @@ CHANGES: Final = (
     "/v1/queues/state",
 )
 """What the page changes there, each with a confirmation of the person."""
-COLLECTOR_CHANGES: Final = ("/v1/silences",)
 _ANY_JSON: Final = Body(schema={"type": "object"}, examples={}, required=False)
 
 ROWS: Final = (
@@ -320,7 +329,4 @@ ROWS: Final = (
         _row("GET", COLLECTOR, "/v1" + "".join(f"/{{p{n}}}" for n in range(depth)), _reads(COLLECTOR))
         for depth in range(1, COLLECTOR_DEPTH + 1)
     ),
-    *(_row("POST", COLLECTOR, path, _changes(COLLECTOR), _ANY_JSON) for path in COLLECTOR_CHANGES),
 )  # fmt: skip
-
-__all__ = ["ROWS", "HALError", "Web", "WebCall", "link"]

@@ -91,7 +91,9 @@ class Sessions:
         self._address = address
         self._by_key: dict[bytes, Session] = {}
         """By the digest of the key in the cookie: a copy of this memory opens nothing."""
-        self._by_id: dict[str, Session] = {}
+        self.by_ids: dict[str, Session] = {}
+        self.on_end: Callable[[Session], AsyncConnections | None] = _keep_none
+        """Returns further connections of a session that ends, which are closed."""
         self._keys: dict[bytes, int] = {}
         """Until when each one-time key is good, by its digest."""
 
@@ -117,7 +119,7 @@ class Sessions:
         until_ms = self._keys.pop(_digest(key), 0)
         if until_ms <= self._runtime.monotonic_ms():
             raise UnauthorizedError(
-                "this sign-in link was used already, or is too old", hint="get a new one: run `hal web --url`"
+                "this sign-in link was used already, or is too old", hint="get a new one: run `hal web --link`"
             )
         return await self._begin(self._address, local=True)
 
@@ -146,7 +148,7 @@ class Sessions:
         session = Session(self._runtime, address, who, local=local)
         key = secrets.token_urlsafe(KEY_BYTES)
         self._by_key[_digest(key)] = session
-        self._by_id[session.id] = session
+        self.by_ids[session.id] = session
         return key, session
 
     def _make_room(self, user: str) -> None:
@@ -155,10 +157,10 @@ class Sessions:
             OverloadedError: there are too many sessions of others.
         """
         self._end_old()
-        own = [session for session in self._by_id.values() if session.who.user == user]
+        own = [session for session in self.by_ids.values() if session.who.user == user]
         if len(own) >= MAX_SESSIONS_OF_ONE:
             self.end(min(own, key=lambda session: session.used_ms))
-        if len(self._by_id) >= MAX_SESSIONS:
+        if len(self.by_ids) >= MAX_SESSIONS:
             raise OverloadedError(f"{MAX_SESSIONS} people are signed in here", hint="try again later")
 
     # ── using one ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -202,24 +204,26 @@ class Sessions:
 
     def by_id(self, session_id: str) -> Session | None:
         """The session of that id, if it has not ended."""
-        return self._by_id.get(session_id)
+        return self.by_ids.get(session_id)
 
     def end(self, session: Session) -> None:
         """Sign out: answers that are under way with it are cut."""
         session.ended = True
-        self._by_id.pop(session.id, None)
+        self.by_ids.pop(session.id, None)
         for digest in [digest for digest, one in self._by_key.items() if one is session]:
             del self._by_key[digest]
         for call in list(session.watched.values()):
             call()
-        self._runtime.spawn_task(session.controller.aclose(), f"close-{session.id}")
+        for connections in (session.controller, self.on_end(session)):
+            if connections is not None:
+                self._runtime.spawn_task(connections.aclose(), f"close-{session.id}")
 
     async def watch_tokens(self) -> None:
         """Ask about the tokens of sessions with answers under way, and end what is old, until cancelled."""
         while True:
             await self._runtime.sleep(ASK_EVERY_MS)
             self._end_old()
-            for session in [one for one in self._by_id.values() if one.watched]:
+            for session in [one for one in self.by_ids.values() if one.watched]:
                 session.used_ms = self._runtime.monotonic_ms()
                 try:
                     await self.use(session)
@@ -232,7 +236,7 @@ class Sessions:
 
     async def aclose(self) -> None:
         """End all."""
-        for session in list(self._by_id.values()):
+        for session in list(self.by_ids.values()):
             session.ended = True
             await session.controller.aclose()
 
@@ -241,7 +245,7 @@ class Sessions:
         return now_ms - session.used_ms >= IDLE_MS or now_ms - session.began_ms >= LONGEST_MS
 
     def _end_old(self) -> None:
-        for session in [one for one in self._by_id.values() if self._is_old(one)]:
+        for session in [one for one in self.by_ids.values() if self._is_old(one)]:
             self.end(session)
 
 
@@ -265,6 +269,10 @@ async def who_is(connections: AsyncConnections) -> WhoInfo:
     """
     answer = await connections.send(Request("GET", "/v1/whoami", {"rights": "1"}))
     return _WHO.decode(answer.body)
+
+
+def _keep_none(session: Session) -> None:
+    return None
 
 
 def _digest(key: str) -> bytes:

@@ -44,7 +44,8 @@ class SharedAnswers:
     def __init__(self, runtime: Runtime, services: Services) -> None:
         self._runtime = runtime
         self._services = services
-        self._kept: OrderedDict[_Key, Shared] = OrderedDict()
+        self.kept: OrderedDict[_Key, Shared] = OrderedDict()
+        """By whom they are shown to, service and target; those asked for last at the end."""
         self._bytes = 0
         self._asking: dict[_Key, asyncio.Task[Shared]] = {}
 
@@ -58,7 +59,7 @@ class SharedAnswers:
             HALError: what the service says, or that it does not answer.
         """
         key = (session.rights, service, target)
-        kept = self._kept.get(key)
+        kept = self.kept.get(key)
         if kept is not None and self._runtime.monotonic_ms() - kept.at_ms < FRESH_MS:
             return kept
         asking = self._asking.get(key)
@@ -72,7 +73,7 @@ class SharedAnswers:
 
     def forget(self, session: Session) -> None:
         """Forget what those who are shown the same as this session were shown: one of them has changed something."""
-        for key in [key for key in self._kept if key[0] == session.rights]:
+        for key in [key for key in self.kept if key[0] == session.rights]:
             self._drop(key)
 
     def _asked(self, key: _Key, task: asyncio.Task[Shared]) -> None:
@@ -87,12 +88,12 @@ class SharedAnswers:
         media = answer.headers.get("content-type", "application/json")
         found = Shared(answer.body, etag, media, asked_ms)
         self._drop(key)
-        self._kept[key] = found
+        self.kept[key] = found
         self._bytes += len(found.body)
-        while len(self._kept) > MAX_KEPT or (self._bytes > MAX_KEPT_BYTES and len(self._kept) > 1):
-            self._drop(next(iter(self._kept)))
+        while len(self.kept) > MAX_KEPT or (self._bytes > MAX_KEPT_BYTES and len(self.kept) > 1):
+            self._drop(next(iter(self.kept)))
         return found
 
     def _drop(self, key: _Key) -> None:
-        if (old := self._kept.pop(key, None)) is not None:
+        if (old := self.kept.pop(key, None)) is not None:
             self._bytes -= len(old.body)

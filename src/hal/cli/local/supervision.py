@@ -233,6 +233,7 @@ OWN_PLANES: Final = MappingProxyType(
         "observability": PlaneSection(
             command=(sys.executable, "-m", "hal.daemons.collector"), health="observability.sock"
         ),
+        "web": PlaneSection(command=(sys.executable, "-m", "hal.web"), health="web.sock"),
     }
 )
 """The planes that come with HAL: `hal up --with NAME` starts them without a word in hal.toml."""

@@ -23,6 +23,7 @@ from hal.core.model.observability_config import OBSERVABILITY
 from hal.core.model.policy_check import check_reserve
 from hal.core.model.supervision_config import SUPERVISION
 from hal.core.model.topology.tree import check_levels
+from hal.core.model.web_config import WEB
 from hal.daemons.controller.access.settings import AccessSection, check_access
 from hal.daemons.controller.files.settings import FILES
 from hal.rest.audit import MAX_AUDIT_BYTES
@@ -562,6 +563,7 @@ NOTIFICATIONS: Final = Section(
 SECTIONS: Final[tuple[Section[Any], ...]] = (
     ENGINE, SERVER, STORE, ACCESS, AUDIT, LEASES, RETENTION, READERS, FILES, TOPOLOGY, NOTIFICATIONS, NODE, SUPERVISION,
     OBSERVABILITY,
+    WEB,
 )  # fmt: skip
 """In the order in which they are described. `[node]` is read by agents and keepers, `[supervision]` by the supervisor,
 `[observability]` by the collector; a controller checks them with the rest, so that a mistake in the file is found when

@@ -291,6 +291,7 @@ class Engine:
             found[name] = column.tolist()
         return found
 
+
 def _no_clock_ns() -> int:
     """Where nobody counts how long slices take."""
     return 0

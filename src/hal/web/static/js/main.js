@@ -7,7 +7,6 @@ import { Empty, Fault, Head, Icon, Loading, Overlays } from "./ui.js";
 import { safe, short } from "./format.js";
 import { Palette } from "./palette.js";
 import { Keys } from "./keys.js";
-import { useAlerts } from "./alerts_data.js";
 
 
 const load = (name, view) => () => import(`./views/${name}.js`).then((module) => module[view]);
@@ -25,15 +24,13 @@ const ROUTES = [
   ["/shares", load("shares", "Shares")],
   ["/bookings", load("bookings", "Bookings")],
   ["/sessions", load("sessions", "Sessions")],
-  ["/alerts", load("alerts", "Alerts")],
-  ["/usage", load("usage", "Usage")],
   ["/logs", load("logsearch", "LogSearch")],
 ];
 const PLACES = [
   ["/", "overview", "Overview", "o"], ["/jobs", "jobs", "Jobs", "j"], ["/queues", "queues", "Queues", "q"], ["/nodes", "nodes", "Nodes", "n"],
   ["/timeline", "timeline", "Timeline", "t"], ["/shares", "shares", "Shares", "s"], ["/bookings", "bookings", "Bookings", "b"], ["/sessions", "sessions", "Sessions", "e"],
 ];
-const COLLECTED = [["/alerts", "alerts", "Alerts", "a"], ["/usage", "usage", "Usage", "u"], ["/logs", "search", "Log search", "l"]];
+const COLLECTED = [["/logs", "search", "Log search", "l"]];
 
 const loaded = new Map();
 
@@ -55,12 +52,12 @@ function View({ path }) {
 
 function Nav({ path, find }) {
   useLive();
-  const session = getSession(), alerts = useAlerts();
+  const session = getSession();
   const queues = live.pulse?.queues || [], jobs = live.pulse?.health.jobs || {};
   const running = jobs.running || 0;
   const nodes = live.pulse?.health.nodes || {};
   const away = (nodes.down || 0) + (nodes.unreachable || 0) + (nodes.stopped || 0);
-  const badge = { "/jobs": running ? [short(running), "", `${running} running`] : null, "/nodes": away ? [short(away), "bad", `${away} away`] : null, "/alerts": alerts.firing ? [short(alerts.firing), "bad", `${alerts.firing} firing`] : null, "/queues": queues.length > 1 ? [queues.length, "", `${queues.length} queues`] : null };
+  const badge = { "/jobs": running ? [short(running), "", `${running} running`] : null, "/nodes": away ? [short(away), "bad", `${away} away`] : null, "/queues": queues.length > 1 ? [queues.length, "", `${queues.length} queues`] : null };
   const at = (to) => (to === "/" ? path === "/" : path === to || path.startsWith(`${to}/`));
   const item = ([to, icon, title], n) => html`<li key=${to} class=${n > 3 ? "minor" : ""}><${Link} to=${to} aria-current=${at(to) ? "page" : undefined} title=${title}><${Icon} name=${icon} /><span>${title}</span>${badge[to] ? html`<span class=${`n ${badge[to][1]}`} title=${badge[to][2]}>${badge[to][0]}</span>` : null}<//></li>`;
   return html`<nav class="nav" aria-label="Pages">
@@ -135,7 +132,7 @@ function SignIn() {
     <p class="muted">You see here what your token lets you see, and can change what it lets you change.</p>
     <label class="field">API token<input ref=${field} type="password" name="token" autocomplete="off" required spellcheck="false" /></label>
     <${Fault} error=${error} /><button class="primary" disabled=${busy}>${busy ? "Signing in…" : "Sign in"}</button>
-    <p class="muted">No token? On the machine of HAL, its owner gets a link with <code>hal web --url</code>; others ask an admin for a token.</p></form></main>`;
+    <p class="muted">No token? On the machine of HAL, its owner gets a link with <code>hal web --link</code>; others ask an admin for a token.</p></form></main>`;
 }
 
 function App() {

@@ -5,7 +5,7 @@ import { go } from "./router.js";
 import { safe } from "./format.js";
 import { Bar } from "./ui.js";
 
-const GAP = 6, TITLE = 18, MOST_CELL = 20, LEAST_CELL = 4;
+const GAP = 6, LANE = 22, TITLE = 18, MOST_CELL = 20, LEAST_CELL = 4;
 export const METRICS = [["c", "CPU"], ["m", "Memory"], ["g", "GPU"], ["h", "Health"]];
 
 function palette() {
@@ -41,33 +41,37 @@ function groups(nodes) {
 // Place the cells; the largest size with which all fit.
 function place(nodes, width, most) {
   const tops = groups(nodes), xs = new Float32Array(nodes.names.length), ys = new Float32Array(nodes.names.length);
-  const lay = (cell) => {
-    let y = 0;
-    const titles = [], boxes = [];
+  // Groups beside one another in so many lanes, each into the lane that is shortest.
+  const lay = (cell, lanes) => {
+    const wide = Math.floor((width - LANE * (lanes - 1)) / lanes), ends = new Array(lanes).fill(0), titles = [], boxes = [];
     for (const { title, blocks } of tops) {
-      if (title) { titles.push([title, 0, y + 12]); y += TITLE; }
+      const lane = ends.indexOf(Math.min(...ends)), left = lane * (wide + LANE);
+      let y = ends[lane], x = 0, tallest = 0;
+      if (title) { titles.push([title, left, y + 12]); y += TITLE; }
       const alone = blocks.length === 1 && blocks[0].members.length > 200;
-      let x = 0, tallest = 0;
       for (const { path, members } of blocks) {
-        const columns = alone ? Math.max(1, Math.floor(width / cell)) : Math.max(1, Math.min(Math.floor(width / cell), Math.ceil(Math.sqrt(members.length * 1.8))));
-        const rows = Math.ceil(members.length / columns), w = Math.min(columns, members.length) * cell, h = rows * cell;
-        if (x > 0 && x + w > width) { x = 0; y += tallest + GAP; tallest = 0; }
-        members.forEach((at, n) => { xs[at] = x + (n % columns) * cell; ys[at] = y + Math.floor(n / columns) * cell; });
-        boxes.push({ path, members, x, y, columns, w, h });
+        const most = Math.max(1, Math.floor(wide / cell)), columns = alone ? most : Math.min(most, Math.max(1, Math.ceil(Math.sqrt(members.length * 1.8))));
+        const w = Math.min(columns, members.length) * cell, h = Math.ceil(members.length / columns) * cell;
+        if (x > 0 && x + w > wide) { x = 0; y += tallest + GAP; tallest = 0; }
+        members.forEach((at, n) => { xs[at] = left + x + (n % columns) * cell; ys[at] = y + Math.floor(n / columns) * cell; });
+        boxes.push({ path, members, x: left + x, y, columns, w, h });
         x += w + GAP;
         tallest = Math.max(tallest, h);
       }
-      y += tallest + GAP * 1.5;
+      ends[lane] = y + tallest + GAP * 1.5;
     }
-    return { height: Math.max(20, y - GAP * 1.5), titles, boxes, cell };
+    return { height: Math.max(20, Math.max(...ends) - GAP * 1.5), titles, boxes, cell, lanes };
   };
-  let low = LEAST_CELL, high = MOST_CELL, found = lay(LEAST_CELL);
-  while (low <= high) {
-    const middle = Math.floor((low + high) / 2), tried = lay(middle);
-    if (tried.height <= most) { found = tried; low = middle + 1; } else high = middle - 1;
+  let best = null;
+  for (let lanes = 1; lanes <= Math.min(6, tops.length) && width / lanes >= 150; lanes += 1) {
+    let low = LEAST_CELL, high = MOST_CELL;
+    while (low <= high) {
+      const middle = Math.floor((low + high) / 2), tried = lay(middle, lanes);
+      if (tried.height <= most) { if (!best || middle > best.cell) best = tried; low = middle + 1; } else high = middle - 1;
+    }
   }
-  found = lay(found.cell);
-  return { ...found, xs, ys };
+  if (!best) best = lay(LEAST_CELL, 1);
+  return { ...lay(best.cell, best.lanes), xs, ys };
 }
 
 export function isAway(nodes, at) {
@@ -116,7 +120,7 @@ export function NodeMap({ metric, most = 360, chosen }) {
       context.strokeRect(placed.xs[at], placed.ys[at], placed.cell - 1, placed.cell - 1);
     };
     const layout = () => {
-      const width = box.current.clientWidth;
+      const width = box.current?.clientWidth;
       if (!live.nodes || !width) return;
       state.placed = place(live.nodes, width, most);
       state.colours = palette();

@@ -180,6 +180,7 @@ export function Table({ columns, rows, rowKey, to, label, height = 36, selected,
   useLayoutEffect(measure, [rows.length, height]);
   useEffect(() => {
     const on = fixed ? box.current : window;
+    if (!on) return undefined;
     on.addEventListener("scroll", measure, { passive: true });
     window.addEventListener("resize", measure);
     return () => { on.removeEventListener("scroll", measure); window.removeEventListener("resize", measure); };

@@ -46,7 +46,14 @@ from hal.daemons.controller.service.controller_api import ControllerApi
 from hal.daemons.controller.service.idempotency import Key
 from hal.daemons.controller.service.jobs.control import Action
 from hal.daemons.controller.service.jobs.jobs import Submitted
-from hal.daemons.controller.service.jobs.views import JobView, ScoresView, TaskView, UpdatedView, WhyView
+from hal.daemons.controller.service.jobs.views import (
+    JobView,
+    ScoresView,
+    TaskStatesView,
+    TaskView,
+    UpdatedView,
+    WhyView,
+)
 from hal.daemons.controller.service.outcomes import Outcomes, refusals_of
 from hal.planes.tasks import JobPatch, patch_of
 from hal.rest.answers import VIEWS_A_SLICE, free, json_answer, page_cursor, sliced_answer
@@ -214,6 +221,11 @@ async def list_tasks(api: ControllerApi, call: Call) -> object:
     named = tasks_named(call.params.text("tasks"), call.job, call.params.states())
     found = await api.jobs.tasks(call.job, named, call.params.cursor(), limit)
     return TasksPage(tasks=found, cursor=page_cursor([task.task for task in found], limit))
+
+
+async def get_task_states(api: ControllerApi, call: Call) -> object:
+    """Return the states of all tasks of a job."""
+    return await api.jobs.task_states(call.job)
 
 
 async def get_task(api: ControllerApi, call: Call) -> object:
@@ -568,6 +580,20 @@ JOBS: Final = (
         summary="List the job's tasks, each with its latest attempt",
         params=(JOB, TASKS, STATE, LIMIT, CURSOR),
         result=TasksPage,
+        problems=("400", "404"),
+        for_job_tokens=True,
+    ),
+    Endpoint(
+        method="GET",
+        path="/v1/jobs/{job}/task-states",
+        handler=get_task_states,
+        right=OWNERS,
+        name="getTaskStates",
+        tag="tasks",
+        summary="Show in which state all tasks of a job are",
+        text="As runs of equal states, from the first task to the last: for pictures of large arrays.",
+        params=(JOB,),
+        result=TaskStatesView,
         problems=("400", "404"),
         for_job_tokens=True,
     ),

@@ -43,6 +43,7 @@ from hal.daemons.controller.service.jobs.removal import JobRemoval
 from hal.daemons.controller.service.jobs.views import (
     JobView,
     ScoresView,
+    TaskStatesView,
     TaskView,
     UpdatedView,
     WhyView,
@@ -78,6 +79,8 @@ from hal.store.views import TaskRow
 Attempted = TypeVar("Attempted", TaskRow, AttemptRow)
 MAX_WAIT_S = 600.0
 """Longest long poll."""
+MAX_STATE_ATTEMPTS = 20_000
+"""Attempts that are read at once for the states of all tasks."""
 MAX_ATTEMPTS_SHOWN = 1_000
 MAX_DEPENDANTS = 1_000
 """Jobs that are named as dependants of one."""
@@ -102,6 +105,11 @@ class Submitted(Struct, frozen=True, kw_only=True):
     jobs: list[JobView]
     dry_run: bool = False
     warnings: list[str] = []
+
+
+def _state_runs(store: Store, job: int, start: int, end: int) -> tuple[list[tuple[TaskState | None, int]], int]:
+    """A page of the states of all tasks."""
+    return store.state_runs(job, start, end, MAX_STATE_ATTEMPTS)
 
 
 class Jobs:
@@ -415,6 +423,27 @@ class Jobs:
             lambda store: tasks_within(store, job, pieces, named.states, after, limit)
         )
         return [self._task_view(row) for row in rows]
+
+    async def task_states(self, job: int) -> TaskStatesView:
+        """In which state all tasks are, read in pages, between which others have the store.
+
+        Raises:
+            NotFoundError: there is no such job.
+        """
+        row = await self.row(job)
+        codes: dict[str, int] = {}
+        runs: list[tuple[int, int]] = []
+        at, end = 0, row.tasks
+        while at < end:
+            read = partial(_state_runs, job=job, start=at, end=end)
+            found, at = await self._parts.committer.read(read)
+            for state, count in found:
+                code = codes.setdefault(state.value if state is not None else "removed", len(codes))
+                if runs and runs[-1][0] == code:
+                    runs[-1] = (code, runs[-1][1] + count)
+                else:
+                    runs.append((code, count))
+        return TaskStatesView(job=str(job), tasks=row.tasks, states=list(codes), runs=runs)
 
     async def task(self, job: int, task: int) -> TaskView:
         """One task with all its attempts.

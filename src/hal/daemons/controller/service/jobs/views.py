@@ -176,6 +176,17 @@ class TaskView(Struct, frozen=True, kw_only=True):
     """Only when one task is asked for."""
 
 
+class TaskStatesView(Struct, frozen=True, kw_only=True):
+    """In which state all tasks of a job are."""
+
+    job: str
+    tasks: int
+    states: list[str]
+    """What the first numbers of `runs` mean; `removed`: the task is no longer kept."""
+    runs: list[tuple[int, int]]
+    """From the first task to the last: a state, by its position in `states`, and how many tasks in a row are in it."""
+
+
 class NodeScoreView(Struct, frozen=True, kw_only=True, gc=False):
     """A node that has room for a task of the job now."""
 

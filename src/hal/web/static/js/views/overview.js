@@ -1,7 +1,6 @@
 // What is seen first: what needs attention, how much is used, where, and what waits for what.
 import { html } from "../h.js";
 import { controller, useData } from "../api.js";
-import { useAlerts } from "../alerts_data.js";
 import { live, useLive } from "../live.js";
 import { Link, go, usePlace, withQuery } from "../router.js";
 import { amount, baseRequest, clock, count, percent, plural, safe, short } from "../format.js";
@@ -10,9 +9,8 @@ import { METRICS, MapLegend, NodeMap } from "../nodemap.js";
 
 const FAILED_RECENTLY_MS = 3600e3;
 
-function attention(failed, wants, alerts) {
+function attention(failed, wants) {
   const found = [], pulse = live.pulse, nodes = pulse.health.nodes || {};
-  for (const alert of alerts.filter((one) => one.state === "firing" && !one.silenced).slice(0, 4)) found.push({ bad: alert.severity !== "warning", title: safe(alert.summary || alert.rule || alert.name), text: safe(alert.description || ""), to: "/alerts" });
   const away = (nodes.down || 0) + (nodes.unreachable || 0) + (nodes.stopped || 0);
   if (away) {
     const names = live.nodes ? live.nodes.names.filter((_, at) => ["down", "unreachable", "stopped"].includes(live.nodes.states[live.nodes.s[at]])) : [];
@@ -106,11 +104,10 @@ export function Overview() {
   useLive();
   const wants = useData(controller("wants"), 5000), plan = useData(controller("plan"), 5000);
   const ended = useData(`${controller("attempts")}?newest=1&limit=20`, 4000), failed = useData(`${controller("attempts")}?newest=1&state=failed&limit=50`, 15000);
-  const alerts = useAlerts();
   if (!live.pulse) return html`<${Head} title="Overview" /><${Loading} what="Connecting" />`;
-  const care = attention(failed.data, wants.data, alerts.all);
+  const care = attention(failed.data, wants.data);
   const { health } = live.pulse, up = health.nodes?.up || 0, total = Object.values(health.nodes || {}).reduce((a, b) => a + b, 0);
-  return html`<${Head} title="Overview" sub=${html`<span class=${care.length ? "" : "well"}>${care.length ? null : html`<${Icon} name="succeeded" />All well`}</span><span>${count(up)} of ${plural(total, "node")} up</span><span>controller ${health.status} · ${health.version}</span>`} />
+  return html`<${Head} title="Overview" sub=${html`${care.length ? null : html`<span class="well"><${Icon} name="succeeded" />All well</span>`}<span>${count(up)} of ${plural(total, "node")} up</span><span>controller ${health.status} · ${health.version}</span>`} />
     <${Attention} of=${care} /><${Tiles} /><${Map_} />
     <div class="cols"><div><${Ended} ended=${ended} /></div><div><${Waiting} wants=${wants} /><${Queues} /><${Next} plan=${plan} /></div></div>`;
 }

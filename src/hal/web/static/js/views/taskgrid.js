@@ -40,6 +40,7 @@ function Canvas({ job, ranges }) {
   const canvas = useRef(null), held = useRef({}), [tip, setTip] = useState(null);
   useEffect(() => {
     const el = canvas.current, draw = () => {
+      if (!el?.parentElement) return;
       const width = el.parentElement.clientWidth - 32, total = job.tasks, style = getComputedStyle(document.documentElement);
       if (width < 40) return;
       const { states, of } = expand(ranges, total);
@@ -62,6 +63,7 @@ function Canvas({ job, ranges }) {
       held.current = { size, columns, per, cells, states, of };
     };
     draw();
+    if (!el) return undefined;
     const sized = new ResizeObserver(draw), themed = new MutationObserver(draw);
     sized.observe(el.parentElement);
     themed.observe(document.documentElement, { attributes: true, attributeFilter: ["data-theme"] });
