@@ -42,7 +42,7 @@ POLLS: Final = {
 """What the overview asks for beside its stream, and how often in seconds."""
 
 
-DRAWN: Final = "document.querySelector('.map canvas')?.width > 300 && document.querySelector('.tile')"
+DRAWN: Final = "() => document.querySelector('.map canvas')?.width > 300 && document.querySelector('.tile')"
 
 
 def free_port() -> int:

@@ -1,5 +1,5 @@
 // Search: a job by number or name, a node, a queue, a page.
-import { html, useEffect, useMemo, useRef, useState } from "./h.js";
+import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "./h.js";
 import { controller, useData } from "./api.js";
 import { live } from "./live.js";
 import { go } from "./router.js";
@@ -11,7 +11,8 @@ const MOST = 8;
 export function Palette({ close, places }) {
   const dialog = useRef(null), list = useRef(null);
   const [text, setText] = useState(""), [asked, setAsked] = useState(""), [at, setAt] = useState(0);
-  useEffect(() => { dialog.current.showModal(); }, []);
+  // At once: what is typed next is meant for it.
+  useLayoutEffect(() => { dialog.current.showModal(); }, []);
   useEffect(() => { const timer = setTimeout(() => setAsked(text.trim()), 160); return () => clearTimeout(timer); }, [text]);
   const name = asked.replace(/[*?]/g, "");
   const found = useData(name.length > 1 && !/^\d+$/.test(name) ? `${controller("jobs")}?limit=8&name=${encodeURIComponent(`*${name}*`)}` : null);
