@@ -42,7 +42,8 @@ POLLS: Final = {
 """What the overview asks for beside its stream, and how often in seconds."""
 
 
-DRAWN: Final = "() => document.querySelector('.map canvas')?.width > 300 && document.querySelector('.tile')"
+DRAWN: Final = ".map canvas[style*=height]"
+"""The map, when it is drawn."""
 
 
 def free_port() -> int:
@@ -119,9 +120,7 @@ def measure(place: Site) -> None:
         begin = time.perf_counter()
         first = Visitor(browser, place.origin)
         first.page.goto(place.link())
-        first.page.wait_for_function(
-            "document.querySelector('.map canvas')?.width > 300 && document.querySelector('.tile')"
-        )
+        first.page.wait_for_selector(DRAWN)
         say("page-ready-cold", time.perf_counter() - begin, "s", 2.0, higher=False, nodes=NODES, signing_in=True)
         first.go("/")
         with pages(place, PAGES - 1):

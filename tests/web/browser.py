@@ -70,7 +70,7 @@ class Visitor:
         """Open a path of the page, and wait until it is drawn."""
         self.page.goto(self.origin + path)
         self.page.wait_for_selector("main h1")
-        self.page.wait_for_function("() => !document.querySelector('.loading')")
+        self.page.wait_for_selector(".loading", state="detached")
 
     def sign_in(self, link: str) -> None:
         """By a link of the owner."""

@@ -95,6 +95,15 @@ def violations(visitor: Visitor) -> list[Any]:
     return [(one["id"], one["nodes"][0]["html"][:200]) for one in found if one["impact"] in SERIOUS]
 
 
+def test_a_sign_in_link_leads_to_the_overview(place: Site, browser: Browser) -> None:
+    """The key is gone from the address; the map is drawn."""
+    visitor = Visitor(browser, place.origin)
+    visitor.page.goto(place.link())
+    expect(visitor.page.locator(".map canvas")).to_be_visible()
+    expect(visitor.page).to_have_url(f"{visitor.origin}/")
+    visitor.context.close()
+
+
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_every_page_is_drawn_and_accessible_in_both_themes(owner: Visitor, theme: str) -> None:
     """Each has its heading and no fault, asks no other place, and axe finds nothing serious."""

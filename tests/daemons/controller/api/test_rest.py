@@ -301,7 +301,7 @@ def test_the_openapi_document_names_what_is_served_with_valid_schemas(hal_home: 
         for endpoint in ENDPOINTS:
             path = endpoint.path.replace("{job}", "999").replace("{task}", "0").replace("{name}", "n9")
             path = path.replace("{version}", "1").replace("{token}", "none")
-            if endpoint.name in ("listEvents", "readLog"):
+            if endpoint.name in ("listEvents", "readLog", "metrics"):  # no JSON
                 continue
             answer = await hal.http.request(endpoint.method, path, json={} if endpoint.body else None)
             assert answer.status_code != 405, path

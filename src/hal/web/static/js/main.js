@@ -2,7 +2,7 @@
 import { html, render, useEffect, useRef, useState } from "./h.js";
 import { getSession, loadSession, onSession, signIn, signOut } from "./api.js";
 import { live, start, stop, useLive } from "./live.js";
-import { Link, go, match, usePlace } from "./router.js";
+import { Link, match, usePlace } from "./router.js";
 import { Empty, Fault, Head, Icon, Loading, Overlays } from "./ui.js";
 import { safe, short } from "./format.js";
 import { Palette } from "./palette.js";
@@ -113,9 +113,10 @@ function SignIn() {
   const enter = async (body) => {
     setBusy(true);
     setError(null);
+    // Before: the page that is drawn next goes by the address.
+    if (location.pathname === "/sign-in") history.replaceState(null, "", "/");
     try {
       await signIn(body);
-      if (location.pathname === "/sign-in") go("/", true);
     } catch (problem) { setError(problem); }
     setBusy(false);
   };
@@ -123,7 +124,6 @@ function SignIn() {
     document.title = "Sign in · HAL";
     if (location.pathname === "/sign-in" && location.hash.length > 1) {
       const key = location.hash.slice(1);
-      history.replaceState(null, "", "/sign-in");
       enter({ key });
     } else field.current?.focus();
   }, []);

@@ -22,6 +22,7 @@ export function usePlace() {
   useEffect(() => {
     const call = () => redraw((n) => n + 1);
     listeners.add(call);
+    call(); // it may have changed since it was drawn
     return () => listeners.delete(call);
   }, []);
   return { path: location.pathname, query: new URLSearchParams(location.search) };
