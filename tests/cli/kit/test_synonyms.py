@@ -28,7 +28,6 @@ def options_of(name: str) -> set[str]:
     [
         ("squeue -u ann", "what 'squeue' does is here: hal jobs"),
         ("sacct", "hal attempts for what ended"),
-        ("top", "hal nodes"),
         ("ssh n1", "hal exec -it JOB"),
         ("scontrol show job 42", "did you mean 'hal show 42'?"),
         ("scontrol show node", "did you mean 'hal node show NODE'?"),

@@ -10,7 +10,7 @@ from typing import Any, Final
 from hal.core.model import StepId
 from hal.core.model.node_config import NodeSection
 from hal.core.model.service import ProbeKind
-from hal.daemons.agent.step_probes import MAX_PROBES
+from hal.daemons.agent.step_probes import MAX_PROBES, REPEATED_MS
 from hal.daemons.agent.step_service import StreamPlaces
 from hal.runtime.started_service import StartedService
 from hal.runtime.virtual_world import VirtualWorld
@@ -178,7 +178,22 @@ def test_a_node_that_cannot_probe_for_a_while_leaves_ready_steps_ready(world: Vi
         await node.told_ready(True)
         node.answer = lambda order: (1, b'{"code":"too-many","error":"64 probes"}\n')
         await node.quiet(30_000)
-        assert [one.ready for one in node.standings] == [True]
+        assert {one.ready for one in node.standings} == {True}
+
+    node.run(story)
+
+
+def test_what_has_not_changed_is_reported_again_and_is_ready_since_the_same_instant(world: VirtualWorld) -> None:
+    """An earlier report that the controller gets twice would otherwise be the last that it hears."""
+    node = Served(world)
+
+    async def story(node: Node) -> None:
+        assert isinstance(node, Served)
+        node.start(ONE, work=LONG, service=WEB)
+        await node.told_ready(True)
+        await node.quiet(3 * REPEATED_MS)
+        assert len(node.standings) in (3, 4)
+        assert len(set(node.standings)) == 1
 
     node.run(story)
 

@@ -94,7 +94,6 @@ COMMANDS: Final[Mapping[str, str]] = {
     "tail": "hal logs -f JOB",
     "task": "hal show JOB.TASK",
     "tasks": "hal show JOB --tasks 20, or hal history --job JOB --by attempt",
-    "top": "hal nodes, or hal jobs --watch",
     "uncordon": "hal node resume NODE",
     "usage": "hal history --by user, or hal shares",
     "user": "hal whoami, hal shares, or hal account",

@@ -33,6 +33,9 @@ FIND_AGAIN_MS: Final = 1_000
 MAX_REASON: Final = 300
 """Characters of a reason."""
 REPORTED_A_FRAME: Final = 1_000
+REPEATED_MS: Final = 20_000
+"""What has not changed is reported again after this time: an earlier report that arrives late, or twice, is then
+corrected."""
 LOCALHOST: Final = "localhost"
 PROBE: Final = "probe"
 """Kind of its orders."""
@@ -62,6 +65,8 @@ class StepProbes:
         self._asking: dict[StepId, asyncio.Task[None]] = {}
         self._known: dict[StepId, StepReadiness] = {}
         """As they were last reported."""
+        self._told_ms: dict[StepId, int] = {}
+        """When that was, by the monotonic clock."""
         self._send_to_keeper: Callable[[Frame], None] | None = None
 
     def attach_keeper(self, held: Iterable[HeldStep], send: Callable[[Frame], None]) -> None:
@@ -107,6 +112,7 @@ class StepProbes:
         if task is not None:
             task.cancel()
             self._known.pop(step, None)
+            self._told_ms.pop(step, None)
 
     async def _ask_on(self, step: StepId) -> None:
         """Ask it until it ends."""
@@ -153,11 +159,13 @@ class StepProbes:
 
     def _tell(self, found: StepFound, step: StepId, watch: ReadinessWatch) -> None:
         known = self._known.get(step)
-        ready = bool(watch.ready)
-        if known is not None and (known.ready, known.reason) == (ready, watch.reason):
+        ready, now_ms = bool(watch.ready), self._runtime.monotonic_ms()
+        changed = known is None or (known.ready, known.reason) != (ready, watch.reason)
+        if not changed and now_ms - self._told_ms[step] < REPEATED_MS:
             return
         same = known is not None and known.ready is ready
         since_ms = known.since_ms if known is not None and same else self._runtime.now_ms()
+        self._told_ms[step] = now_ms
         self._known[step] = told = StepReadiness(step, ready, since_ms, watch.reason, found.ports)
         self._report(Readiness(steps=(told,)))
 
