@@ -26,7 +26,7 @@ PLANE_TARGETS := $(PLANES:%=test-%)
 LINTS := lint-types lint-format lint-imports lint-generated
 
 .DEFAULT_GOAL := help
-.PHONY: help setup kernels demo mutate test test-all test-attacks soak bench bench-engine bench-loop bench-sessions lint format spec clean moved
+.PHONY: help setup kernels demo mutate test test-all test-attacks soak bench bench-engine bench-loop bench-sessions bench-observability lint format spec clean moved
 .PHONY: $(PLANE_TARGETS) $(LINTS)
 
 help: ## list these targets
@@ -103,6 +103,9 @@ bench-loop: kernels ## the longest turn of the controller's loop under the worst
 
 bench-sessions: $(READY) ## tasks a second through a session: client, broker, workers, beside Python's process pools
 	PEERS=$(PEERS) $(PY) benchmarks/run.py sessions session_slots session_mixed $(if $(PEERS),session_peers)
+
+bench-observability: kernels ## what the collector and the page cost, and how fast they answer
+	$(PY) benchmarks/run.py observability
 
 lint: $(READY) ## ruff, formatting, mypy --strict, import contracts, drift of generated files
 	@$(MAKE) --no-print-directory -j 2 $(LINTS)
