@@ -29,11 +29,26 @@ export function Node({ name }) {
 // What the collector measured there: shown where it answers.
 function Measured({ node }) {
   const since = useMemo(() => Math.floor(Date.now() / 60000) * 60000 - 3600e3, [node.name]);
-  const path = getSession()?.collector ? `${collector("samples")}?node=${encodeURIComponent(node.name)}&since_ms=${since}` : null;
+  const path = getSession()?.collector ? `${collector("series")}?node=${encodeURIComponent(node.name)}&since_ms=${since}&step_ms=30000&rate=1` : null;
   const { data } = useData(path, 15000);
-  const series = (data?.series || []).filter((one) => (one.points || []).length > 1).slice(0, 8);
-  if (!series.length) return null;
-  return html`<${Panel} title="Measured, last hour"><div class="pad">${series.map((one) => html`<div key=${one.name + JSON.stringify(one.labels || {})}><div class="row"><span class="muted">${safe(one.name)}</span></div><${Spark} points=${one.points} label=${safe(one.name)} /></div>`)}</div><//>`;
+  const charts = useMemo(() => measured(data?.series || []), [data]);
+  if (!charts.length) return null;
+  return html`<${Panel} title="Measured, last hour"><div class="pad measured">${charts.map((one) => html`<div key=${one.name}><div class="row"><span class="muted">${one.name}</span><span>${one.shown(one.points[one.points.length - 1][1])}</span></div><${Spark} points=${one.points} max=${one.max} label=${one.name} /></div>`)}</div><//>`;
+}
+
+// Charts of the series that say most of a node; one needs two values.
+function measured(series) {
+  const named = (name) => series.filter((one) => one.name === name);
+  const points = (one) => one.at_ms.map((at, i) => [at, one.values[i]]);
+  const last = (name) => named(name)[0]?.values.slice(-1)[0];
+  const busy = new Map();
+  for (const one of named("hal_node_cpu_seconds_total"))
+    if (!["idle", "iowait"].includes(one.labels.mode)) one.at_ms.forEach((at, i) => busy.set(at, (busy.get(at) || 0) + one.values[i]));
+  const charts = [{ name: "Cores busy", points: [...busy].sort((a, b) => a[0] - b[0]), max: last("hal_node_cpus"), shown: (value) => value.toFixed(1) }];
+  for (const one of named("hal_node_memory_used_bytes")) charts.push({ name: "Memory used", points: points(one), max: last("hal_node_memory_total_bytes"), shown: bytes });
+  for (const one of named("hal_node_load")) if (one.labels.window === "1m") charts.push({ name: "Load", points: points(one), shown: (value) => value.toFixed(1) });
+  for (const one of named("hal_node_gpu_utilisation_ratio").slice(0, 8)) charts.push({ name: `GPU ${safe(one.labels.gpu)} used`, points: points(one), max: 1, shown: (value) => `${Math.round(value * 100)} %` });
+  return charts.filter((one) => one.points.length > 1);
 }
 
 function Made({ node }) {
