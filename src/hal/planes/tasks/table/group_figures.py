@@ -5,16 +5,18 @@ Pure. O(what changed), in slices; a microsecond for each job and attempt that ch
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Final, TypeVar
 
 from hal.core.engine.events import INF
 from hal.core.lifecycle import TaskCounts
 from hal.core.model import TaskState
+from hal.planes.tasks.live.attempt import Attempt
 from hal.planes.tasks.live.figures import GroupFigures, QueueState, no_figures
 from hal.planes.tasks.live.job import LiveJob
 from hal.planes.tasks.slices import CHEAP_A_SLICE, Pace, Work
-from hal.planes.tasks.table.draft import AttemptKey, Draft
+from hal.planes.tasks.table.draft import Draft
 from hal.planes.tasks.table.jobs_by_id import JobsById
 
 K = TypeVar("K")
@@ -69,34 +71,63 @@ def figures_of(draft: Draft, changed: Sequence[LiveJob], now_ms: int) -> Work[Gr
         _add(figures.ended_jobs, (job.queue, job.state))
         if pace.over():
             yield
-    for number, _, attempt in draft.new_attempts:
-        if attempt == 1 and (waited := by_id.get(number)) is not None:
-            since_ms = max(waited.submit_ms, waited.eligible_ms if waited.eligible_ms < INF else 0)
-            _add(figures.waited, (waited.queue, max(now_ms - since_ms, 0)))
-        if pace.over():
-            yield
-    for key, row in draft.ended_attempts.items():
-        if (of := by_id.get(key[0])) is not None:
-            _add(figures.ended_attempts, (of.queue, row.state.value))
-            _note_start(figures, draft, of, key, row.started_ms)
-        if pace.over():
-            yield
-    for key, marked in draft.marked_attempts.items():
-        if key not in draft.ended_attempts and (of := by_id.get(key[0])) is not None:
-            _note_start(figures, draft, of, key, marked.started_ms)
-        if pace.over():
-            yield
+    yield from _note_waits(figures, draft, by_id, now_ms)
+    yield from _note_ends(figures, draft, by_id)
+    yield from _note_starts(figures, draft, by_id)
     return figures
 
 
-def _note_start(figures: GroupFigures, draft: Draft, job: LiveJob, key: AttemptKey, started_ms: int | None) -> None:
-    """Count a first attempt that had not begun when the last group was committed."""
-    if started_ms is None or key[2] != 1:
-        return
-    before = draft.jobs_before[job.id]
-    known = None if before is None else before.active.get(key[1])
-    if known is None or known.started_ms is None:
-        _add(figures.started, (job.queue, max(started_ms - job.submit_ms, 0)))
+# Attempts of one job are neighbours: what is the same for all of them is looked up once.
+
+
+def _note_waits(figures: GroupFigures, draft: Draft, by_id: dict[int, LiveJob], now_ms: int) -> Work[None]:
+    """Count first attempts that were given nodes."""
+    last, key = -1, ("", 0)
+    for at, (number, _, attempt) in enumerate(draft.new_attempts, 1):
+        if attempt == 1 and number in by_id:
+            if number != last:
+                job, last = by_id[number], number
+                since_ms = max(job.submit_ms, job.eligible_ms if job.eligible_ms < INF else 0)
+                key = (job.queue, max(now_ms - since_ms, 0))
+            figures.waited[key] = figures.waited.get(key, 0) + 1
+        if not at % CHEAP_A_SLICE:
+            yield
+
+
+def _note_ends(figures: GroupFigures, draft: Draft, by_id: dict[int, LiveJob]) -> Work[None]:
+    """Count attempts that have ended, in runs of the same job and end."""
+    last, state, count = -1, None, 0
+    for at, (key, row) in enumerate(draft.ended_attempts.items(), 1):
+        if key[0] != last or row.state is not state:
+            if state is not None and last in by_id:
+                _add(figures.ended_attempts, (by_id[last].queue, state.value), count)
+            last, state, count = key[0], row.state, 0
+        count += 1
+        if not at % CHEAP_A_SLICE:
+            yield
+    if state is not None and last in by_id:
+        _add(figures.ended_attempts, (by_id[last].queue, state.value), count)
+
+
+def _note_starts(figures: GroupFigures, draft: Draft, by_id: dict[int, LiveJob]) -> Work[None]:
+    """Count first attempts that had not begun when the last group was committed, and have now."""
+    last, queue, submit_ms = -1, "", 0
+    known: Mapping[int, Attempt] = {}
+    ended = draft.ended_attempts
+    marked = ((key, one.started_ms) for key, one in draft.marked_attempts.items() if key not in ended)
+    over = ((key, row.started_ms) for key, row in ended.items())
+    for at, (key, started_ms) in enumerate(chain(over, marked), 1):
+        if started_ms is not None and key[2] == 1 and key[0] in by_id:
+            if key[0] != last:
+                last = key[0]
+                job, before = by_id[last], draft.jobs_before[last]
+                queue, submit_ms, known = job.queue, job.submit_ms, {} if before is None else before.active
+            attempt = known.get(key[1])
+            if attempt is None or attempt.started_ms is None:
+                passed = (queue, max(started_ms - submit_ms, 0))
+                figures.started[passed] = figures.started.get(passed, 0) + 1
+        if not at % CHEAP_A_SLICE:
+            yield
 
 
 def _note(figures: GroupFigures, before: LiveJob | None, after: LiveJob | None) -> None:
