@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import runpy
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -78,6 +79,13 @@ def prometheus_rules() -> str:
     return head + str(yaml.safe_dump(rule_file(rules_of(AlertsSection())), sort_keys=False, width=1_000))
 
 
+def grafana(name: str) -> dict[str, Any]:
+    """A dashboard for Grafana."""
+    from hal.integrations.grafana.dashboards import DASHBOARDS, dashboard
+
+    return dashboard(DASHBOARDS[name])
+
+
 DOCUMENTS: Final[dict[str, Callable[[], dict[str, Any] | str]]] = {
     "jobspec.schema.json": spec_schema,
     "policy.schema.json": policy_schema,
@@ -89,6 +97,9 @@ DOCUMENTS: Final[dict[str, Callable[[], dict[str, Any] | str]]] = {
     "config.md": config,
     "frames.md": frames,
     "metrics.md": metrics,
+    "grafana/controller.json": partial(grafana, "controller.json"),
+    "grafana/nodes.json": partial(grafana, "nodes.json"),
+    "grafana/overview.json": partial(grafana, "overview.json"),
     "gate.schema.json": protocol_schema,
 }
 """What generates each file, by its path below `spec/`."""

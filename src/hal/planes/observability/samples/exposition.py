@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from hal.planes.observability.samples.columns import SourceColumns
+from hal.planes.observability.samples.declared import PART, TEXTS
 from hal.runtime.metrics.text import labels_text, number
 from hal.wire.frames.telemetry import SeriesKind
 
@@ -45,13 +46,13 @@ def exposition(
             labels = labels_text((who, *sorted(series.labels.items())))
             lines.setdefault(series.name, []).append(f"{series.name}{labels} {number(value)}")
     parts = [
-        f"hal_collector_part{labels_text((('part', part), ('value', name)))} {number(float(value))}"
+        f"{PART.name}{labels_text((('part', part), ('value', name)))} {number(float(value))}"
         for part, values in health.items()
         for name, value in values.items()
         if isinstance(value, int | float)
     ]
     if parts:
-        lines["hal_collector_part"], kinds["hal_collector_part"] = parts, SeriesKind.GAUGE
+        lines[PART.name], kinds[PART.name] = parts, SeriesKind.GAUGE
     found = []
     for name in sorted(lines):
         found += [f"# HELP {name} {_help(name)}", f"# TYPE {name} {kinds[name]}", *lines[name]]
@@ -59,6 +60,4 @@ def exposition(
 
 
 def _help(name: str) -> str:
-    if name == "hal_collector_part":
-        return "What a part of the collector says of itself; see GET /v1/health."
-    return "As its node or process has sent it; see docs/observability.md."
+    return TEXTS.get(name, "As its process has sent it.")
