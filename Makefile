@@ -105,7 +105,6 @@ bench-sessions: $(READY) ## tasks a second through a session: client, broker, wo
 	PEERS=$(PEERS) $(PY) benchmarks/run.py sessions session_slots session_mixed $(if $(PEERS),session_peers)
 
 bench-observability: kernels ## what the collector and the page cost, and how fast they answer
-bench-observability: kernels ## scrapes, samples, usage, logs, the page: what observability costs and how fast it answers
 	$(PY) benchmarks/run.py observability
 
 lint: $(READY) ## ruff, formatting, mypy --strict, import contracts, drift of generated files

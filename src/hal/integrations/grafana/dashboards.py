@@ -56,8 +56,8 @@ def _panel(panel: Panel) -> Any:
     if panel.text:
         made = made.description(panel.text)
     if not panel.number:
-        legend = build.VizLegendOptions().show_legend(True).display_mode(LegendDisplayMode.LIST)
-        made = made.min(0).fill_opacity(20 if panel.stacked else 0).legend(legend.placement(LegendPlacement.BOTTOM))
+        names = build.VizLegendOptions().show_legend(True).display_mode(LegendDisplayMode.LIST)
+        made = made.min(0).fill_opacity(20 if panel.stacked else 0).legend(names.placement(LegendPlacement.BOTTOM))
         if panel.highest is not None:
             made = made.max(panel.highest)
         if panel.stacked:
