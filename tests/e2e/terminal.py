@@ -5,12 +5,13 @@ from __future__ import annotations
 import fcntl
 import os
 import pty
-import select
 import struct
 import termios
 import time
 from collections.abc import Mapping, Sequence
 from types import TracebackType
+
+from tests.e2e.conftest import readable
 
 DEADLINE_S = 60.0
 
@@ -60,7 +61,7 @@ class Terminal:
         self._reap()
 
     def _read(self, deadline_s: float) -> bool:
-        ready, _, _ = select.select([self._fd], [], [], max(0.0, deadline_s - time.monotonic()))
+        ready = readable(self._fd, max(0.0, deadline_s - time.monotonic()))
         assert ready, f"nothing more was shown:\n{self.shown}"
         try:
             data = os.read(self._fd, 65_536)

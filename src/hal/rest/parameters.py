@@ -55,6 +55,11 @@ class Params:
         text = self._values.get(name)
         return default if text is None else integer(text, name, low=low, high=high)
 
+    def optional_integer(self, name: str, *, low: int, high: int) -> int | None:
+        """A whole number within bounds; None: it is not given."""
+        text = self._values.get(name)
+        return None if text is None else integer(text, name, low=low, high=high)
+
     def seconds(self, name: str, default: float) -> float:
         """A number of seconds."""
         text = self._values.get(name)

@@ -138,6 +138,7 @@ def test_a_mistake_in_a_question_is_named(hal_home: Path) -> None:
 
         assert "out-of-memory" in problem(await asked(state="running"), 400, "invalid-spec")["hint"]
         problem(await asked(since_ms="yesterday"), 400, "invalid-spec")
+        problem(await asked(until_ms=""), 400, "invalid-spec")
         problem(await asked(wait=61), 400, "invalid-spec")
         problem(await asked(limit=5_001), 400, "invalid-spec")
         problem(await asked(newest=1, ended_after="0"), 400, "invalid-spec")

@@ -78,8 +78,8 @@ async def search(collector: Collector, call: Call) -> LogsPage:
         node=params.text("node"),
         component=params.text("component"),
         severity=SEVERITIES[severity] if severity else Severity.TRACE,
-        since_ms=params.integer("since_ms", 0, low=0, high=MAX_MS) if params.text("since_ms") else None,
-        until_ms=params.integer("until_ms", 0, low=0, high=MAX_MS) if params.text("until_ms") else None,
+        since_ms=params.optional_integer("since_ms", low=0, high=MAX_MS),
+        until_ms=params.optional_integer("until_ms", low=0, high=MAX_MS),
     )
     page = await _logs(collector).page(wanted, limit, before)
     return LogsPage(lines=[view_of(found) for found in page.lines], cursor=str(page.before) if page.before else None)
@@ -92,8 +92,8 @@ async def read_job(collector: Collector, call: Call) -> object:
     stream = params.text("stream")
     if stream and stream not in STREAMS:
         raise SpecError(f"stream: '{shown(stream)}' is not one", hint="write stdout or stderr")
-    attempt = params.integer("attempt", 1, low=1, high=MAX_TASK) if params.text("attempt") else None
-    rank = params.integer("rank", 0, low=0, high=MAX_TASK) if params.text("rank") else None
+    attempt = params.optional_integer("attempt", low=1, high=MAX_TASK)
+    rank = params.optional_integer("rank", low=0, high=MAX_TASK)
     tasks = _tasks(call)
     outputs = [one for one in await logs.outputs(job) if one.component == STEP]
     mine = [one for one in outputs if user is None or one.user == user]

@@ -89,7 +89,7 @@ async def get_trace(collector: Collector, call: Call) -> TraceView:
     if not (text.isascii() and text.isdigit() and len(text) <= 16 and 0 < int(text) <= MAX_JOB):
         raise NotFoundError("there is no such job")
     job, limit = int(text), call.params.integer("limit", DEFAULT_ATTEMPTS, low=1, high=MAX_ATTEMPTS)
-    task = call.params.integer("task", 0, low=0, high=MAX_TASK) if call.params.text("task") else None
+    task = call.params.optional_integer("task", low=0, high=MAX_TASK)
     me = visit.identity.user if visit.own_only else ""
     attempts, truncated = await _attempts(collector, job, Wanted(seen_by=me), task, limit)
     known = await _ask(collector, f"/v1/jobs/{job}", _Job)

@@ -33,8 +33,8 @@ async def list_attempts(api: ControllerApi, call: Call) -> object:
         job=job_id(params.text("job")) if params.text("job") else None,
         user=params.text("user"),
         node=params.text("node"),
-        since_ms=params.integer("since_ms", 0, low=0, high=MAX_MS) if params.text("since_ms") else None,
-        until_ms=params.integer("until_ms", 0, low=0, high=MAX_MS) if params.text("until_ms") else None,
+        since_ms=params.optional_integer("since_ms", low=0, high=MAX_MS),
+        until_ms=params.optional_integer("until_ms", low=0, high=MAX_MS),
     )
     if call.visit.own_only:
         check_user(call.visit, wanted.user, "user")
@@ -44,7 +44,7 @@ async def list_attempts(api: ControllerApi, call: Call) -> object:
     if wait_s > MAX_POLL_S:
         raise SpecError(f"wait: {wait_s:g} is out of range", hint=f"at most {MAX_POLL_S:g} seconds")
     newest, reader = params.flag("newest"), params.text("reader")
-    after = params.integer("ended_after", 0, low=0, high=MAX_SEQUENCE) if params.text("ended_after") else None
+    after = params.optional_integer("ended_after", low=0, high=MAX_SEQUENCE)
     if newest and (after is not None or reader or wait_s):
         raise SpecError("newest: excludes ended_after, reader and wait", hint="read on behind the answer's cursor")
     if reader:

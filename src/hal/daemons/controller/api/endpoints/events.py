@@ -86,7 +86,7 @@ def _after(call: Call) -> int | None:
     """After which event to begin: the last one that a stream has sent, or the one asked for; None: neither."""
     if EVENT_STREAM in (call.header("accept") or "") and (last := call.header("last-event-id")):
         return integer(last, "Last-Event-ID", low=0, high=MAX_SEQUENCE)
-    return call.params.integer("after", 0, low=0, high=MAX_SEQUENCE) if call.params.text("after") else None
+    return call.params.optional_integer("after", low=0, high=MAX_SEQUENCE)
 
 
 async def _stream(api: ControllerApi, after: int, job: int | None, shown: Shown) -> AsyncIterator[bytes]:
