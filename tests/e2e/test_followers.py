@@ -46,3 +46,9 @@ def test_hal_up_of_a_second_controller_follows(own_hal: LiveHal, second_hal: Liv
     shown = own_hal.run("status").out
     assert f"{second_hal.root}" in shown
     assert "CONTROLLER" in shown
+    led, followed = (live.run("metrics", check=True).out for live in (own_hal, second_hal))
+    assert "\nhal_leader 1\n" in led
+    assert 'hal_nodes{state="up"} 1\n' in led
+    assert "\nhal_leader 0\n" in followed, "each answers for itself"
+    assert "hal_nodes" not in followed
+    assert "process_cpu_seconds_total" in followed
