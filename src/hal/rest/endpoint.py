@@ -131,7 +131,11 @@ def stream_of(most_bytes: int, media: str = BYTES) -> Body:
 
 INT: Final[dict[str, Any]] = {"type": "integer", "minimum": 0}
 TEXT: Final[dict[str, Any]] = {"type": "string"}
-FLAG: Final[dict[str, Any]] = {"type": "string", "enum": ["0", "1", "true", "false", "yes", "no", ""]}
+FLAG: Final[dict[str, Any]] = {
+    "type": "string",
+    "pattern": "^([01]|[Tt][Rr][Uu][Ee]|[Ff][Aa][Ll][Ss][Ee]|[Yy][Ee][Ss]|[Nn][Oo])?$",
+}
+"""`Params.flag` reads it: in small or capital letters, as programs in Python write True."""
 LIMIT: Final = Param(
     name="limit",
     text="maximum number of entries on a page",

@@ -75,9 +75,9 @@ class Params:
     def flag(self, name: str) -> bool:
         """`1`, `true`, `0`, `false`, or the bare name."""
         text = self._values.get(name)
-        if text is None or text in ("0", "false", "no"):
+        if text is None or text.lower() in ("0", "false", "no"):
             return False
-        if text in ("", "1", "true", "yes"):
+        if text.lower() in ("", "1", "true", "yes"):
             return True
         raise SpecError(f"{name}: '{text}' is neither true nor false", hint="write 1 or 0")
 
