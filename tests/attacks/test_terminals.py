@@ -43,7 +43,15 @@ OURS: Final = re.compile(r"\x1b\[(?!8m)[0-9;]*m|\r(?:\x1b\[1A)?\x1b\[2?K|\x1b\[\
 ACTS: Final = re.compile(
     "[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\U000e0041]"
 )
-SPEC: Final = json.loads((Path(__file__).parents[2] / "spec/openapi/hal-v1.json").read_text())
+SPECS: Final = [
+    json.loads((Path(__file__).parents[2] / "spec/openapi" / name).read_text())
+    for name in ("observability-v1.json", "hal-v1.json")
+]
+SPEC: Final[dict[str, Any]] = {
+    "paths": {**SPECS[0]["paths"], **SPECS[1]["paths"]},
+    "components": {"schemas": {**SPECS[0]["components"]["schemas"], **SPECS[1]["components"]["schemas"]}},
+}
+"""What controller and collector answer: the attacker is both."""
 JOB: Final = {"command": ["sh", "-c", EVIL], "workdir": EVIL, "env": {EVIL: EVIL}, "dependencies": []}
 WHERE_STATES: Final = ("succeeded", "up", "failed")
 
@@ -110,7 +118,8 @@ COMMANDS: Final[dict[str, tuple[list[str], ...]]] = {
     "attach": (["1"], [EVIL]),
     "graph": (["1"], ["1", "--dot"], ["1", "--mermaid"], [EVIL]),
     "why": (["1"], ["1.0"], [EVIL]),
-    "logs": (["1"], ["1", "-f"], ["1", "--tail", "1"], ["1", "--raw"], ["1.0-1"], ["1.0-1", "-f"], ["1", "--failed"]),
+    "logs": (["1"], ["--search", "x"], ["--search", EVIL], ["1", "-f"],
+             ["1", "--tail", "1"], ["1", "--raw"], ["1.0-1"], ["1.0-1", "-f"], ["1", "--failed"]),
     "nodes": ([], ["n1"]),
     "node cordon": (["n1"],),
     "node drain": (["n1"],),
@@ -172,6 +181,18 @@ COMMANDS: Final[dict[str, tuple[list[str], ...]]] = {
     "simulate": ([f"/proc/{EVIL}.swf"], ["/dev/null", "--policy", EVIL]),
     "workload generate": (["--jobs", "1", "--output", f"/proc/{EVIL}"],),
     "completion": (["bash"], [EVIL]),
+    "alerts": ([], ["--all"], ["-w"]),
+    "alert silence": (["alert=x", "--for", "1h"], [EVIL, "--for", "1h"], ["alert=x", "--for", EVIL]),
+    "alert unsilence": (["1"], [EVIL]),
+    "alert silences": ([],),
+    "alert test": ([], [EVIL]),
+    "alert rules": ([],),
+    "usage": ([], ["--csv"], ["--by", "node", "--user", EVIL], ["--zone", EVIL]),
+    "report": (["--file", "/dev/null"], ["--file", f"/proc/{EVIL}"], ["--week", EVIL]),
+    "trace": (["1"], [EVIL]),
+    "metrics": ([],),
+    "top": (["--once"], ["--once", "--view", "nodes"], ["--once", "--view", "queues"], ["--once", EVIL]),
+    "web": (["--listen", EVIL], ["--link"]),
 }  # fmt: skip
 """What follows each command, in several ways."""
 RAW: Final = (["run", "--", "true"], ["logs", "1", "--raw"])
@@ -256,6 +277,9 @@ def evil_answer(asked: Asked) -> Reply:
             kinds = responses[status]["content"]
             if "application/x-tar" in kinds:
                 return Reply(evil_archive(), 200, {"Content-Type": "application/x-tar"})
+            if "application/json" not in kinds:
+                lines = EVIL.replace("\r\nforged line\n", "").encode()
+                return Reply(lines, int(status), {"Content-Type": next(iter(kinds))})
             if "text/event-stream" in asked.headers.get("accept", ""):
                 event = json.dumps(evil_value(kinds["application/json"]["schema"])["events"][0])
                 return Reply(f"id: 1\ndata: {event}\n\n".encode(), 200, {"Content-Type": "text/event-stream"})
@@ -331,6 +355,8 @@ class Shown:
         try:
             os.environ |= {"HAL_HOME": str(home), "TERM": "xterm-256color", "XDG_CONFIG_HOME": str(home / "config")}
             os.environ |= {"COLUMNS": "4000"}
+            if "--url" in args:
+                os.environ["HAL_COLLECTOR"] = args[args.index("--url") + 1]
             os.chdir("/")
             sys.stdin = os.fdopen(0, encoding="utf-8", closefd=False)
             sys.stdout, sys.stderr = (

@@ -32,3 +32,10 @@ def test_a_span_without_its_parent_is_drawn_at_the_left() -> None:
     """Its parent is outside HAL."""
     (line,) = drawn([SpanInfo(name="job 7", span_id="a", parent_id="elsewhere", start_ms=0, end_ms=1)], 1, 60)
     assert line.startswith("job 7")
+
+
+def test_spans_that_name_one_another_as_parents_are_drawn_once() -> None:
+    """A collector that is broken, or not ours, ends nothing."""
+    one = SpanInfo(name="one", span_id="a", parent_id="b", start_ms=0, end_ms=1)
+    other = SpanInfo(name="other", span_id="b", parent_id="a", start_ms=0, end_ms=1)
+    assert sorted(line.split()[0] for line in drawn([one, other], 1, 60)) == ["one", "other"]

@@ -6,7 +6,6 @@ import re
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
-from zoneinfo import ZoneInfo
 
 import click
 
@@ -62,9 +61,10 @@ def report(
     from hal.cli.accounting.report_sums import read_report
     from hal.cli.kit.collector import collector_client
     from hal.cli.kit.local_zone import local_zone
+    from hal.runtime.time_zones import zone_named
 
     zone = zone or local_zone()
-    monday = monday_of(week, datetime.now(ZoneInfo(zone)))
+    monday = monday_of(week, datetime.now(zone_named(zone)))
     filters: dict[str, Any] = {"user": user, "account": account, "queue": queue}
     found = read_report(collector_client(screen, collector), monday, zone, filters)
     path = path or Path(f"hal-report-{monday:%G-W%V}.html")

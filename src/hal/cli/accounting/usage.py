@@ -78,6 +78,7 @@ def usage(
     from hal.cli.kit.instants import ago_ms
     from hal.cli.kit.local_zone import local_zone
     from hal.client.rest import usage_calls
+    from hal.runtime.time_zones import zone_named
 
     if as_csv and screen.plain:
         raise click.UsageError("--csv and -o cannot be combined; give one of them")
@@ -90,7 +91,7 @@ def usage(
         "since_ms": ago_ms(since, "--since"),
         "until_ms": None if until is None else ago_ms(until, "--until"),
     }
-    zone = zone or local_zone()
+    zone = zone_named(zone or local_zone()).key
     call = usage_calls.usage(by, period=period or "", zone=zone, **filters)
     found = collector_client(screen, collector).call(call)
     if as_csv:
@@ -188,10 +189,11 @@ def as_csv_text(found: UsageAnswer) -> str:
     out = io.StringIO()
     table = csv.writer(out, lineterminator="\n")
     table.writerow([found.by, *fields, *states, "currency"])
+    currency = harmless(found.currency)
     for row in found.rows:
         values = [getattr(row, name) for name in fields]
         cells = ["" if value is None else value for value in values]
-        table.writerow([harmless(row.key), *cells, *(row.states.get(state, 0) for state in states), found.currency])
+        table.writerow([harmless(row.key), *cells, *(row.states.get(state, 0) for state in states), currency])
     return out.getvalue()
 
 

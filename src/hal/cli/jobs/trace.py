@@ -91,7 +91,7 @@ def drawn(spans: Sequence[SpanInfo], now_ms: int, width: int) -> Iterator[str]:
 
 
 def _ordered(spans: Sequence[SpanInfo]) -> Iterator[tuple[int, SpanInfo]]:
-    """Each span with its depth: below its parent, by when it began."""
+    """Each span once, with its depth: below its parent, by when it began."""
     ids = {span.span_id for span in spans}
     below: dict[str, list[SpanInfo]] = {}
     for span in spans:
@@ -104,3 +104,5 @@ def _ordered(spans: Sequence[SpanInfo]) -> Iterator[tuple[int, SpanInfo]]:
                 yield from walk(span.span_id, depth + 1)
 
     yield from walk("", 0)
+    while below:  # spans that name one another as parents, and what is deeper
+        yield from walk(next(iter(below)), 0)
