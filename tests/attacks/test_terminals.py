@@ -412,6 +412,7 @@ def test_nothing_that_a_server_says_acts_on_a_terminal(
                     shown = Shown([*name.split(), *place, *form, *way], tmp_path)
                     faults.append("" if [*name.split(), *way] in RAW and script is evil_answer else shown.fault)
                     seen += MARK in shown.text
+    assert Path("/dev/null").is_char_device()
     assert not any(faults), "\n\n".join(filter(None, faults))
     assert seen >= {evil_answer: 80, evil_problem: 60}.get(script, 10)
 
