@@ -18,9 +18,8 @@ def test_a_file_is_replaced_when_all_is_written_and_not_before(tmp_path: Path) -
         unfinished.write_text("new")
         assert path.read_text() == "old"
     assert path.read_text() == "new"
-    with pytest.raises(ValueError, match="half way"), written_whole(path) as unfinished:
-        unfinished.write_text("half")
-        raise ValueError("half way")
+    with pytest.raises(UnicodeEncodeError), written_whole(path) as unfinished:
+        unfinished.write_text("half \N{BULLET}", encoding="ascii")
     assert path.read_text() == "new"
     assert list(tmp_path.iterdir()) == [path]
 
