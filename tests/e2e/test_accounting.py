@@ -19,9 +19,16 @@ import pytest
 from hal.client.addresses.collector import collector_address
 from hal.client.rest.usage_calls import UsageInfo, kept_attempts, usage
 from hal.client.sync_client import Client
-from hal.core.model import UnreachableError
-from tests.e2e.conftest import DEADLINE_S, LiveHal
+from hal.core.model import StepId, UnreachableError
+from hal.daemons.agent.telemetry.sampler import GpuSampler
+from hal.daemons.collector.reception import WIRE_SOCKET
+from hal.runtime.gpu_readings import GpuReading
+from hal.runtime.real_runtime import RealRuntime
+from hal.runtime.telemetry_sender import TelemetrySender
+from hal.wire.roles import Role
+from tests.e2e.conftest import DEADLINE_S, LiveHal, until
 from tests.e2e.test_documents import run_page
+from tests.runtime.real_runtime import run_real
 
 MS = 1 << 45
 
@@ -145,6 +152,47 @@ def test_users_see_their_own_usage_coordinators_their_account_and_operators_all(
             assert len(list(csv.DictReader(io.StringIO(exported.read_text())))) == expected, who
         refused = own_hal.run("efficiency", "1", HAL_TOKEN=tokens["bob"], **environment)
         assert "there is no job 1" in refused.err
+
+
+@pytest.mark.slow
+def test_gpus_that_were_held_but_idle_are_in_usage_efficiency_and_report(own_hal: LiveHal, tmp_path: Path) -> None:
+    """A job holds a GPU that hal.toml declares. This machine's agent sees no GPU at work, so the test sends what one
+    would: half of ten seconds at work, 500 J. It stands for all of the attempt, whatever that took."""
+    own_hal.root.mkdir(exist_ok=True)
+    (own_hal.root / "hal.toml").write_text('[[node.gpus]]\nmodel = "NVIDIA A100"\nuuid = "GPU-a"\n')
+    own_hal.up("--name", "n1", "--cpus", "2")
+    with collector(own_hal):
+        go = tmp_path / "go"
+        waits = ("--name", "held", "--", "sh", "-c", f"while ! test -e {go}; do sleep .1; done")
+        job = own_hal.run("submit", "-q", "--gpus", "1", *waits, check=True).out.strip()
+        until(lambda: answers(own_hal), "the collector does not answer")
+        until(lambda: "running" in own_hal.run("show", job).out, "it does not run")
+
+        async def main(runtime: RealRuntime) -> None:
+            sender = TelemetrySender(runtime, Role.AGENT, "n1")
+            sender.dial((f"unix:{own_hal.home.socket_dir() / WIRE_SOCKET}",))
+            sending = runtime.spawn_task(sender.run(), "sender")
+            sampler = GpuSampler()
+            reading = GpuReading(uuid="GPU-a", index=0, utilisation=0.5, power_watts=50.0)
+            sender.values(runtime.now_ms(), sampler.values([reading], {"0": [StepId(int(job), 0, 1, 0)]}, 10.0))
+            await sender.flush(10_000)
+            sending.cancel()
+
+        run_real(tmp_path, main)
+        go.touch()
+        own_hal.run("wait", job, check=True)
+        until_counted(own_hal, 1)
+        found = asked(own_hal, "job-name")["held"]
+        assert found.measured_gpu_hours == found.gpu_hours > 0
+        assert found.gpu_efficiency == pytest.approx(0.5, abs=0.01)
+        assert found.idle_gpu_hours == pytest.approx(found.gpu_hours / 2, abs=1e-5)
+        assert 0 < found.energy_measured < 1
+        assert "IDLE-GPU-H" in own_hal.run("usage", check=True).out
+        efficiency = own_hal.run("efficiency", job, check=True).out
+        assert "50% of 1" in efficiency
+        assert "of it measured" in efficiency
+        own_hal.run("report", "-f", tmp_path / "week.html", check=True)
+        assert "GPUs held but idle" in (tmp_path / "week.html").read_text()
 
 
 @pytest.mark.slow

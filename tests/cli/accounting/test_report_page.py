@@ -108,3 +108,12 @@ def test_waits_are_as_exact_as_it_matters() -> None:
     assert [duration(s) for s in (0, 2.5, 59, 60, 2_280, 3_600, 90_000, 300_000)] == [
         "0 s", "2.5 s", "59 s", "1 min", "38 min", "1.0 h", "25 h", "3.5 days",
     ]  # fmt: skip
+
+
+def test_gpus_that_were_held_but_idle_have_a_section_where_they_were_measured() -> None:
+    """8 GPU hours, of which 6 were measured and 4.5 idle."""
+    idle = row("train", gpu_hours=8.0, measured_gpu_hours=6.0, idle_gpu_hours=4.5, gpu_efficiency=0.25)
+    text = page(report(idle, row("other", gpu_hours=2.0)))
+    assert "GPUs held but idle" in text
+    assert "25% used, 4.50 idle" in text
+    assert "GPUs held but idle" not in page(report(row("other", gpu_hours=2.0)))

@@ -20,7 +20,7 @@ ROWS_AT_ONCE: Final = 20_000
 FORMATS: Final = ("parquet", "csv")
 _TEXTS: Final = ("job", "state", "name", "queue", "account", "user", "trace_id", "cause", "message")
 _FLAGS: Final = ("partly_counted", "energy_measured")
-_NUMBERS: Final = ("energy_j", "price")
+_NUMBERS: Final = ("energy_j", "measured_energy_j", "price")
 
 
 def format_of(path: Path, chosen: str | None) -> str:

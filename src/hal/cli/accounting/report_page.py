@@ -90,6 +90,7 @@ def page(report: Report) -> str:
             _most(report.accounts, "Accounts", "Account"),
             "</div>",
             _waste(report.names),
+            _idle_gpus(report.names),
             '<div class="two">',
             _waits(report.queues),
             _failures(report),
@@ -144,13 +145,15 @@ def _tiles(report: Report) -> str:
         (percent(total.memory_efficiency), "memory efficiency", ""),
     ]
     if total.gpu_hours:
-        used = f"{percent(total.gpu_efficiency)} used" if total.gpu_efficiency is not None else "use not measured"
+        used = "use not measured"
+        if total.gpu_efficiency is not None:
+            used = f"{percent(total.gpu_efficiency)} used, {hours(total.idle_gpu_hours)} idle"
         tiles.append((hours(total.gpu_hours), "GPU hours", used))
     wait = "–" if total.wait_s is None else duration(total.wait_s)
     tiles += [
         (wait, "mean wait", f"longest {duration(total.longest_wait_s)}"),
         (percent(success), "succeeded", f"of {total.attempts:,} attempts"),
-        (f"{hours(total.energy_kwh)} kWh", "energy", "measured" if total.energy_measured > 0.99 else "estimated"),
+        (f"{hours(total.energy_kwh)} kWh", "energy", _measured(total.energy_measured)),
     ]
     if total.price is not None:
         tiles.append(
@@ -161,6 +164,10 @@ def _tiles(report: Report) -> str:
         for big, small, more in tiles
     )
     return f'<div class="tiles">{"".join(shown)}</div>'
+
+
+def _measured(part: float) -> str:
+    return "measured" if part > 0.99 else f"{part:.0%} measured" if part >= 0.01 else "estimated"
 
 
 def _change(now: float, before: float) -> str:
@@ -241,6 +248,29 @@ def _waste(names: Sequence[UsageInfo]) -> str:
         "failed, ran out of time or memory, or were ended. <code>hal efficiency JOB</code> says "
         "what would be enough.</p>"
         f"{_table(heads, rows, cells)}</section>"
+    )
+
+
+def _idle_gpus(names: Sequence[UsageInfo]) -> str:
+    rows = sorted((row for row in names if row.idle_gpu_hours > 0), key=lambda row: row.idle_gpu_hours, reverse=True)
+    if not rows:
+        return ""
+    most = rows[0].idle_gpu_hours
+
+    def cells(row: UsageInfo) -> Iterable[str]:
+        yield text(row.key, MAX_KEY) or '<span class="soft">without a name</span>'
+        yield f"{row.attempts:,}"
+        yield hours(row.gpu_hours)
+        yield _efficiency(row.gpu_efficiency)
+        yield hours(row.idle_gpu_hours)
+        yield bar(row.idle_gpu_hours / most, "var(--warn)")
+
+    heads = ("Job name", "Attempts", "GPU hours", "GPU", "Idle", "")
+    return (
+        "<section><h2>GPUs held but idle</h2>"
+        '<p class="soft">GPU hours in which nothing ran on the GPU, where its use was measured: fewer GPUs, a part of '
+        "one (--gpus 0.5) or faster input would use them better.</p>"
+        f"{_table(heads, rows[:MOST_ROWS], cells)}</section>"
     )
 
 

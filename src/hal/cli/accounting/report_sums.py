@@ -29,6 +29,7 @@ class Total(Struct, frozen=True, kw_only=True):
     memory_efficiency: float | None
     gpu_hours: float
     gpu_efficiency: float | None
+    idle_gpu_hours: float
     waited: int
     wait_s: float | None
     longest_wait_s: float
@@ -110,7 +111,8 @@ def total(rows: Sequence[UsageInfo]) -> Total:
         unsuccessful_core_hours=sum(row.unsuccessful_core_hours for row in rows),
         memory_efficiency=_mean([(row.memory_efficiency, row.memory_gib_hours) for row in rows]),
         gpu_hours=sum(row.gpu_hours for row in rows),
-        gpu_efficiency=_mean([(row.gpu_efficiency, row.gpu_hours) for row in rows]),
+        gpu_efficiency=_mean([(row.gpu_efficiency, row.measured_gpu_hours) for row in rows]),
+        idle_gpu_hours=sum(row.idle_gpu_hours for row in rows),
         waited=waited,
         wait_s=sum((row.wait_s or 0.0) * row.waited for row in rows) / waited if waited else None,
         longest_wait_s=max((row.longest_wait_s for row in rows), default=0.0),

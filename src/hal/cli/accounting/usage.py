@@ -149,6 +149,8 @@ def _columns(found: UsageAnswer, zone: str) -> Sequence[tuple[str, Callable[[Usa
     ]
     if any(row.gpu_hours for row in rows):
         columns += [("GPU-H", lambda row: hours(row.gpu_hours)), ("GPU", lambda row: percent(row.gpu_efficiency))]
+    if any(row.measured_gpu_hours for row in rows):
+        columns.append(("IDLE-GPU-H", lambda row: hours(row.idle_gpu_hours) if row.measured_gpu_hours else NOTHING))
     columns += [
         ("WAIT", lambda row: NOTHING if row.wait_s is None else span(round(row.wait_s * 1000))),
         ("KWH", lambda row: hours(row.energy_kwh)),

@@ -91,7 +91,7 @@ class Efficiency(Struct, frozen=True, kw_only=True):
     """The time that GPUs worked, of that for which they were given; None: it had none, or it was not measured."""
     energy_j: float | None = None
     """Of all attempts; None: not known, there is no collector."""
-    energy_measured: bool = False
+    measured_energy_j: float = 0.0
     from_history: bool = False
     """The controller has removed the job: this is from what the collector keeps."""
     advice: list[str]
@@ -212,13 +212,13 @@ def with_history(found: Efficiency, kept: Sequence[KeptAttemptInfo]) -> Efficien
     """With what only the collector knows: use of GPUs, energy."""
     if not kept:
         return found
-    gpu_ms = sum(one.gpu_ms for one in kept if one.gpu_used_ms is not None)
+    gpu_ms = sum(one.gpu_counted_ms for one in kept)
     used_ms = sum(one.gpu_used_ms for one in kept if one.gpu_used_ms is not None)
     found = replace(
         found,
         gpu_part=used_ms / gpu_ms if gpu_ms else None,
         energy_j=round(sum(one.energy_j for one in kept), 3),
-        energy_measured=all(one.energy_measured for one in kept),
+        measured_energy_j=round(sum(one.measured_energy_j for one in kept), 3),
     )
     found.advice.extend(_about_gpus(found))
     return found
@@ -390,4 +390,5 @@ def _energy(found: Efficiency) -> str:
     if not found.energy_j:
         return ""
     amount = f"{found.energy_j / 3_600_000:.3g} kWh" if found.energy_j >= 360_000 else f"{found.energy_j:,.0f} J"
-    return amount if found.energy_measured else f"{amount}, estimated"
+    part = found.measured_energy_j / found.energy_j
+    return f"{amount}, {part:.0%} of it measured" if part >= 0.01 else f"{amount}, estimated"

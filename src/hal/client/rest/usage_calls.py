@@ -42,6 +42,8 @@ class UsageInfo(View, frozen=True, kw_only=True):
     peak_bytes: int = 0
     gpu_hours: float = 0.0
     gpu_efficiency: float | None = None
+    measured_gpu_hours: float = 0.0
+    idle_gpu_hours: float = 0.0
     walltime_efficiency: float | None = None
     waited: int = 0
     wait_s: float | None = None
@@ -114,10 +116,12 @@ class KeptAttemptInfo(View, frozen=True, kw_only=True):
     peak_bytes: int = 0
     gpu_ms: int = 0
     gpu_used_ms: int | None = None
+    gpu_counted_ms: int = 0
     read_bytes: int = 0
     written_bytes: int = 0
     energy_j: float = 0.0
     energy_measured: bool = False
+    measured_energy_j: float = 0.0
     price: float | None = None
 
 

@@ -10,6 +10,7 @@ from hal.daemons.collector.reception import NetworkReception, Reception
 from hal.planes.observability.history.part import History
 from hal.planes.observability.logs.part import LogsPart
 from hal.planes.observability.part import Part
+from hal.planes.observability.samples.attempt_gpus import AttemptGpus
 from hal.planes.observability.samples.part import Samples
 from hal.planes.observability.telemetry import LINES, VALUES
 from hal.planes.observability.traces.part import TracesPart
@@ -26,6 +27,8 @@ def assemble(runtime: Runtime, section: ObservabilitySection) -> Collector:
     reception = Reception(runtime, controller)
     collector = Collector(runtime, section, reception)
     collector.delegated = DelegatedAccounts(runtime, controller)
+    collector.samples = Samples(runtime, collector.directory, section.samples)
+    reception.received(VALUES, collector.samples.take)
     collector.history = History(
         runtime,
         collector.directory,
@@ -33,6 +36,7 @@ def assemble(runtime: Runtime, section: ObservabilitySection) -> Collector:
         history=section.history,
         energy=section.energy,
         prices=section.prices,
+        samples=AttemptGpus(runtime, collector.samples).of,
     )
     collector.controller = controller
     collector.traces = TracesPart(runtime, collector.history, section.traces)
@@ -42,8 +46,6 @@ def assemble(runtime: Runtime, section: ObservabilitySection) -> Collector:
     logs = collector.logs
     reception.received(LINES, lambda got: logs.take(got.sender.name, got.lines))
     collector.alerts = alerts_part(runtime, collector.directory / "alerts.sqlite", section.alerts)
-    collector.samples = Samples(runtime, collector.directory, section.samples)
-    reception.received(VALUES, collector.samples.take)
     parts: list[Part] = [collector.history, reception, collector.samples, logs, collector.traces, collector.alerts]
     if section.wire:
         parts.append(NetworkReception(runtime, controller, reception, section.wire, section.address))

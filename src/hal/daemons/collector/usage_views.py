@@ -54,6 +54,10 @@ class UsageRow(Struct, frozen=True, kw_only=True):
     gpu_hours: float
     gpu_efficiency: float | None
     """The time that GPUs worked, of that for which they were given, where it was measured."""
+    measured_gpu_hours: float
+    """Of `gpu_hours`, those whose use was measured."""
+    idle_gpu_hours: float
+    """Of these, those in which the GPUs did nothing."""
     walltime_efficiency: float | None
     """The time that attempts with a walltime ran, of their walltimes."""
     waited: int
@@ -124,6 +128,8 @@ def usage_row(sums: Sums, since_ms: int, until_ms: int) -> UsageRow:
         peak_bytes=sums["peak_bytes"],
         gpu_hours=_hours(sums["gpu_ms"]),
         gpu_efficiency=_part(sums["gpu_used_ms"], sums["gpu_counted_ms"]),
+        measured_gpu_hours=_hours(sums["gpu_counted_ms"]),
+        idle_gpu_hours=_hours(max(sums["gpu_counted_ms"] - sums["gpu_used_ms"], 0)),
         walltime_efficiency=_part(sums["limited_ms"], sums["walltime_ms"]),
         waited=sums["waited"],
         wait_s=round(sums["wait_ms"] / sums["waited"] / 1000, 3) if sums["waited"] else None,

@@ -162,6 +162,28 @@ def test_a_gpu_that_is_held_and_not_used_is_seen_as_held_idle() -> None:
     assert found["hal_attempt_gpu_utilisation_ratio attempt=43.0.1.0"] == 0.5
 
 
+def test_what_the_gpus_of_a_step_did_is_added_up_while_it_holds_them() -> None:
+    """20 s at a half of 100 W and a quarter of 60 W: 7.5 s of work, 3.2 kJ. A GPU without a sensor says no energy, a
+    shared one gives each its part, and what a step left behind is forgotten."""
+    sampler = GpuSampler()
+    both = [
+        GpuReading(uuid="GPU-a", index=0, utilisation=0.5, power_watts=100.0),
+        GpuReading(uuid="GPU-b", index=1, utilisation=0.25, power_watts=60.0),
+    ]
+    for _ in range(2):
+        found = short(sampler.values(both, {"0": [STEP], "1": [STEP]}, 10.0))
+    assert found["hal_attempt_gpu_measured_seconds_total attempt=42.7.1.0"] == 20
+    assert found["hal_attempt_gpu_used_seconds_total attempt=42.7.1.0"] == 7.5
+    assert found["hal_attempt_gpu_energy_joules_total attempt=42.7.1.0"] == 3_200
+    found = short(sampler.values(both, {"0": [STEP, OTHER]}, 10.0))
+    assert found["hal_attempt_gpu_energy_joules_total attempt=43.0.1.0"] == 500
+    silent = [GpuReading(uuid="GPU-a", index=0, utilisation=0.5)]
+    found = short(sampler.values(silent, {"0": [OTHER]}, 10.0))
+    assert "hal_attempt_gpu_energy_joules_total attempt=43.0.1.0" not in found
+    found = short(sampler.values(both, {"0": [STEP]}, 10.0))
+    assert found["hal_attempt_gpu_measured_seconds_total attempt=42.7.1.0"] == 10
+
+
 class NotSupportedError(Exception):
     """What NVML raises."""
 

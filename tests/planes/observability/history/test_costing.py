@@ -10,7 +10,7 @@ from hal.core.model.config_sections import read_own
 from hal.core.model.history_config import EnergyRates, EnergySection, PriceRates, PricesSection
 from hal.core.model.observability_config import OBSERVABILITY
 from hal.planes.observability.history.costing import Costing, Given, KnownNode
-from hal.planes.observability.history.facts import MOST, measure
+from hal.planes.observability.history.facts import MOST, GpuSample, Sampled, measure
 from tests.planes.observability.history.streams import BEGIN_MS, GIB, row
 
 HOUR_MS = 3_600_000
@@ -43,6 +43,29 @@ def test_gpus_whose_use_is_not_measured_count_as_busy() -> None:
     given = Given(cpu=4_000, memory_bytes=8 * GIB, gpu=2_000, ran_ms=HOUR_MS, cpu_ms=0)
     assert kwh(given) == pytest.approx(0.612)
     assert kwh(msgspec.structs.replace(given, gpu_used_ms=HOUR_MS // 2)) == pytest.approx(0.237)
+
+
+def test_gpus_whose_energy_was_measured_cost_that_and_the_rest_is_the_model() -> None:
+    """0.3 kWh instead of the model; the cores idle at 8 W, memory at 4 W. All of it times the overhead of the room."""
+    given = Given(cpu=4_000, memory_bytes=8 * GIB, gpu=2_000, ran_ms=HOUR_MS, cpu_ms=0, gpu_energy_mj=1_080_000_000)
+    assert kwh(given) == pytest.approx(0.312)
+    assert kwh(given, msgspec.structs.replace(ENERGY, overhead=1.5)) == pytest.approx(0.468)
+
+
+def test_what_was_measured_of_gpus_stands_for_all_the_time_that_an_attempt_ran() -> None:
+    """Rank 0: 45 of 60 s were looked at, in 9 of which its two GPUs worked; 90 J are 120 J of a minute. Rank 1 was
+    looked at for a second, which stands for nothing."""
+    sampled = Sampled(
+        gpus={
+            0: GpuSample(measured_ms=45_000, used_ms=9_000, energy_mj=90_000),
+            1: GpuSample(measured_ms=1_000, used_ms=1_000, energy_mj=90_000),
+        }
+    )
+    attempt = row(1, end_ms=BEGIN_MS, ran_ms=60_000, gpu=2_000, nodes=("n1", "n2"))
+    costing = Costing(EnergySection(overhead=1.0), PricesSection())
+    found = measure(attempt, costing, lambda _: None, sampled=sampled)
+    assert (found.gpu_ms, found.gpu_counted_ms, found.gpu_used_ms) == (240_000, 120_000, 24_000)
+    assert found.measured_energy_mj == 120_000
 
 
 def test_cpu_time_beyond_the_cores_of_the_node_is_a_mistake() -> None:

@@ -35,7 +35,7 @@ def test_what_is_sent_of_an_attempt_is_declared() -> None:
     """This process stands for a step's; on its GPU nothing runs."""
     sampler = StepSampler()
     values = sampler.read({STEP: os.getpid()}, {STEP: Sample(STEP, 1_000, 1 << 20)})
-    gpu = GpuReading(uuid="u", index=0, utilisation=0.0)
+    gpu = GpuReading(uuid="u", index=0, utilisation=0.0, power_watts=3.0)
     values |= {key: one for key, one in GpuSampler().values([gpu], {"0": [STEP]}, 1.0).items() if "attempt" in key.name}
     assert disagreements(values, OF_ATTEMPTS) == set()
-    assert "hal_attempt_cpu_seconds_total" in {key.name for key in values}
+    assert {"hal_attempt_cpu_seconds_total", "hal_attempt_gpu_energy_joules_total"} <= {key.name for key in values}

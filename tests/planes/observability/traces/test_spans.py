@@ -15,7 +15,8 @@ ENDED = KeptAttempt(
     trace_id=TRACE, nodes=("n1",), submit_ms=1_000, eligible_ms=3_000, allocated_ms=7_000, start_ms=8_000,
     end_ms=20_000, retries=0, cause="exited", exit_code=0, signal=None, message="", cpu=1_000, memory_bytes=0, gpu=0,
     walltime_ms=None, wait_ms=5_000, ran_ms=12_000, core_ms=12_000, cpu_ms=11_000, partly_counted=False, peak_bytes=5,
-    gpu_ms=0, gpu_used_ms=None, read_bytes=0, written_bytes=0, energy_j=0.0, energy_measured=False, price=None,
+    gpu_ms=0, gpu_used_ms=None, read_bytes=0, written_bytes=0, gpu_counted_ms=0, energy_j=0.0, energy_measured=False,
+    measured_energy_j=0.0, price=None,
 )  # fmt: skip
 
 

@@ -94,12 +94,27 @@ class StepSampler:
             found[SeriesKey("hal_attempt_written_bytes_total", COUNTER, labels)] = max(0, now.written_bytes - written)
 
 
+class _OfGpus:
+    """What a step's GPUs did, since this agent first saw that it holds them."""
+
+    __slots__ = ("joules", "measured_s", "used_s")
+
+    def __init__(self) -> None:
+        self.measured_s = 0.0
+        """The time for which they were measured."""
+        self.used_s = 0.0
+        """The part of it in which they worked, on average of them."""
+        self.joules: float | None = 0.0
+        """Its part of the energy that they took; None: one of them does not say."""
+
+
 class GpuSampler:
-    """GPUs of one machine, and which of them are held but idle."""
+    """GPUs of one machine: which of them are held but idle, and what those of each step did."""
 
     def __init__(self) -> None:
         self._idle_s: dict[int, float] = {}
         """By index: for how long it was held and not used, since this agent began."""
+        self._of_steps: dict[StepId, _OfGpus] = {}
 
     def values(
         self, readings: Sequence[GpuReading], holders: Mapping[str, Sequence[StepId]], elapsed_s: float
@@ -111,7 +126,8 @@ class GpuSampler:
             elapsed_s: since the sample before.
         """
         found: Values = {}
-        used: dict[StepId, list[float]] = {}
+        used: dict[StepId, list[tuple[float, float | None]]] = {}
+        """By step: how much each of its GPUs is used, and its part of the power."""
         for gpu in readings:
             labels = (("gpu", str(gpu.index)),)
             steps = {*holders.get(str(gpu.index), ()), *(holders.get(gpu.uuid, ()) if gpu.uuid else ())}
@@ -132,12 +148,33 @@ class GpuSampler:
                 idle_s += elapsed_s
             self._idle_s[gpu.index] = idle_s
             found[SeriesKey("hal_node_gpu_held_idle_seconds_total", COUNTER, labels)] = idle_s
+            watts = None if gpu.power_watts is None else gpu.power_watts / max(len(steps), 1)
             for step in steps:
-                used.setdefault(step, []).append(gpu.utilisation)
+                used.setdefault(step, []).append((gpu.utilisation, watts))
+        held = {step for steps_of_one in holders.values() for step in steps_of_one}
+        for step in self._of_steps.keys() - held:
+            del self._of_steps[step]
         for step, parts in used.items():
-            key = SeriesKey("hal_attempt_gpu_utilisation_ratio", GAUGE, (("attempt", str(step)),))
-            found[key] = sum(parts) / len(parts)
+            self._add_step(found, step, parts, elapsed_s)
         return found
+
+    def _add_step(
+        self, found: Values, step: StepId, parts: Sequence[tuple[float, float | None]], elapsed_s: float
+    ) -> None:
+        labels = (("attempt", str(step)),)
+        ratio = sum(part for part, _ in parts) / len(parts)
+        found[SeriesKey("hal_attempt_gpu_utilisation_ratio", GAUGE, labels)] = ratio
+        of_step = self._of_steps.setdefault(step, _OfGpus())
+        of_step.measured_s += elapsed_s
+        of_step.used_s += ratio * elapsed_s
+        found[SeriesKey("hal_attempt_gpu_measured_seconds_total", COUNTER, labels)] = of_step.measured_s
+        found[SeriesKey("hal_attempt_gpu_used_seconds_total", COUNTER, labels)] = of_step.used_s
+        known = [watts for _, watts in parts if watts is not None]
+        if len(known) < len(parts):
+            of_step.joules = None
+        if of_step.joules is not None:
+            of_step.joules += sum(known) * elapsed_s
+            found[SeriesKey("hal_attempt_gpu_energy_joules_total", COUNTER, labels)] = of_step.joules
 
 
 class Readers:

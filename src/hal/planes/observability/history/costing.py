@@ -6,7 +6,8 @@ Energy (joules): on each node, for the time that the attempt ran,
 
 times the overhead of the room (cooling, conversion; what the field calls PUE). `cores`, `GiB` and `GPUs` are what it
 was given, busy cores its CPU time over the time that it ran, at most the cores of the node where that is known. GPUs
-whose use was not measured count as busy. The linear model is that of Fan, Weber and Barroso, ISCA 2007.
+whose use was not measured count as busy; where the energy that they took was measured, that counts instead of the
+model. The linear model is that of Fan, Weber and Barroso, ISCA 2007.
 
 A price is hours of what it was given times the rates of its nodes; or, by advice, the price of a node for an hour times
 the part of the node that the attempt had, by the resource of which it had the most (dominant share).
@@ -51,6 +52,8 @@ class Given(Struct, frozen=True, kw_only=True):
     cpu_ms: int
     gpu_used_ms: int | None = None
     """GPUs times the time that they worked; None: not measured."""
+    gpu_energy_mj: int | None = None
+    """What they took; None: not measured."""
 
 
 class Costing:
@@ -60,7 +63,7 @@ class Costing:
         self._energy, self._prices = energy, prices
 
     def energy_mj(self, given: Given, node: KnownNode) -> int:
-        """Millijoules by the model."""
+        """Millijoules: by the model, and of GPUs as measured."""
         rates = energy_rates(self._energy, node.labels)
         seconds = given.ran_ms / MILLI
         cores = given.cpu / MILLI
@@ -73,10 +76,15 @@ class Costing:
             cores * seconds * rates.core_idle_watts
             + busy * max(rates.core_busy_watts - rates.core_idle_watts, 0.0)
             + given.memory_bytes / GIB * seconds * rates.gib_watts
-            + gpus * seconds * rates.gpu_idle_watts
-            + gpu_busy * max(rates.gpu_busy_watts - rates.gpu_idle_watts, 0.0)
         )
-        return round(joules * self._energy.overhead * MILLI)
+        if given.gpu_energy_mj is None:
+            joules += gpus * seconds * rates.gpu_idle_watts
+            joules += gpu_busy * max(rates.gpu_busy_watts - rates.gpu_idle_watts, 0.0)
+        return round(joules * self._energy.overhead * MILLI) + self.measured_mj(given)
+
+    def measured_mj(self, given: Given) -> int:
+        """Of these, the measured ones."""
+        return round((given.gpu_energy_mj or 0) * self._energy.overhead)
 
     def price_micro(self, given: Given, node: KnownNode) -> int | None:
         """Millionths of the currency; None: the site has no prices for it."""

@@ -16,18 +16,30 @@ MIB: Final = 1 << 20
 KIB: Final = 1 << 10
 MOST: Final = 1 << 50
 """Of any amount: more is a mistake or a lie, and must not make sums overflow."""
+LEAST_MEASURED: Final = 10
+"""Samples of less than one part in so many of the time that an attempt ran stand for nothing."""
 ALL_PROCESSES: Final = 1
 """In `cgroup` of a usage: CPU time is that of all processes."""
 _STATE_NUMBERS: Final = {state: number for number, state in enumerate(STATES)}
 _UNKNOWN_STATE: Final = _STATE_NUMBERS["failed"]
 
 
-class Sampled(Struct, frozen=True, kw_only=True):
-    """What samples of nodes say of one attempt; None: nothing."""
+class GpuSample(Struct, frozen=True, kw_only=True):
+    """What samples of one node say of an attempt's GPUs there."""
 
-    gpu_used_ms: int | None = None
-    """GPUs times the time that they worked."""
+    measured_ms: int
+    """The time for which they were looked at: not quite all of an attempt."""
+    used_ms: int
+    """The part of it in which they worked, on average."""
     energy_mj: int | None = None
+    """What they took in it; None: they do not say."""
+
+
+class Sampled(Struct, frozen=True, kw_only=True):
+    """What samples of nodes say of one attempt."""
+
+    gpus: Mapping[int, GpuSample] = {}
+    """By rank; none: not measured."""
 
 
 NOT_SAMPLED: Final = Sampled()
@@ -94,9 +106,8 @@ def measure(
     memory_mib_s = _rounded(memory * ran_ms, MIB * MILLI)
     known = [nodes(name) or UNKNOWN_NODE for name in row.nodes]
     energy_mj = sum(costing.energy_mj(one, node) for one, node in zip(given, known, strict=True))
-    measured_energy_mj = 0
-    if sampled.energy_mj is not None:
-        energy_mj = measured_energy_mj = _bounded(sampled.energy_mj)
+    measured_energy_mj = sum(costing.measured_mj(one) for one in given)
+    counted_gpus = [one for one in given if one.gpu_used_ms is not None]
     prices = [costing.price_micro(one, node) for one, node in zip(given, known, strict=True)]
     remembers = bool(memory and peak_bytes)
     limited = asked.walltime_ms is not None and row.start_ms is not None
@@ -112,8 +123,8 @@ def measure(
         memory_used_mib_s=_rounded(peak_bytes * len(given) * ran_ms, MIB * MILLI) if remembers else 0,
         memory_counted_mib_s=memory_mib_s if remembers else 0,
         gpu_ms=gpu_ms,
-        gpu_used_ms=min(sampled.gpu_used_ms or 0, gpu_ms),
-        gpu_counted_ms=0 if sampled.gpu_used_ms is None else gpu_ms,
+        gpu_used_ms=min(sum(one.gpu_used_ms or 0 for one in counted_gpus), gpu_ms),
+        gpu_counted_ms=min(sum(one.gpu for one in counted_gpus) * ran_ms // MILLI, gpu_ms),
         walltime_ms=(asked.walltime_ms or 0) if limited else 0,
         limited_ms=ran_ms if limited else 0,
         read_kib=_amount(usage, "read_bytes") // KIB,
@@ -132,11 +143,11 @@ def _all_bounded(**measures: int | None) -> Measured:
 def _given(row: FeedRow, ran_ms: int, cpu_ms: int, sampled: Sampled) -> list[Given]:
     """What it had on each of its nodes. What it used is known of all together: each has its part of the cores' use."""
     amounts = _amounts(row)
-    cores, gpus = sum(one.get("cpu", 0) for one in amounts), sum(one.get("gpu", 0) for one in amounts)
+    cores = sum(one.get("cpu", 0) for one in amounts)
     given = []
-    for one in amounts:
+    for rank, one in enumerate(amounts):
         cpu, gpu = one.get("cpu", 0), one.get("gpu", 0)
-        used_ms = None if sampled.gpu_used_ms is None or not gpus else sampled.gpu_used_ms * gpu // gpus
+        used_ms, energy_mj = _gpu_use(sampled.gpus.get(rank), gpu, ran_ms)
         given.append(
             Given(
                 cpu=cpu,
@@ -145,9 +156,20 @@ def _given(row: FeedRow, ran_ms: int, cpu_ms: int, sampled: Sampled) -> list[Giv
                 ran_ms=ran_ms,
                 cpu_ms=cpu_ms * cpu // cores if cores else cpu_ms // len(amounts),
                 gpu_used_ms=used_ms,
+                gpu_energy_mj=energy_mj,
             )
         )
     return given
+
+
+def _gpu_use(sample: GpuSample | None, gpu: int, ran_ms: int) -> tuple[int | None, int | None]:
+    """GPUs times the time that they worked, and the energy that they took: what was measured stands for all of it."""
+    if sample is None or not gpu or sample.measured_ms * LEAST_MEASURED < ran_ms or sample.measured_ms <= 0:
+        return None, None
+    used_ms = gpu * ran_ms * min(sample.used_ms, sample.measured_ms) // (sample.measured_ms * MILLI)
+    if sample.energy_mj is None:
+        return used_ms, None
+    return used_ms, _bounded(sample.energy_mj * ran_ms // sample.measured_ms)
 
 
 def _amounts(row: FeedRow) -> Sequence[Mapping[str, int]]:

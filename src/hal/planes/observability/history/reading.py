@@ -60,10 +60,14 @@ class KeptAttempt(Struct, frozen=True, kw_only=True, gc=False):
     gpu_ms: int
     gpu_used_ms: int | None
     """None: not measured."""
+    gpu_counted_ms: int
+    """Of `gpu_ms`, what was measured."""
     read_bytes: int
     written_bytes: int
     energy_j: float
     energy_measured: bool
+    """A part of it was."""
+    measured_energy_j: float
     price: float | None
 
 
@@ -127,8 +131,10 @@ def _attempt(row: Sequence[Any]) -> KeptAttempt:
         signal=signal, message=message, cpu=amounts.get("cpu", 0), memory_bytes=amounts.get("memory", 0),
         gpu=amounts.get("gpu", 0), walltime_ms=walltime_ms, wait_ms=wait_ms, ran_ms=ran_ms, core_ms=core_ms,
         cpu_ms=cpu_ms, partly_counted=bool(partly_counted), peak_bytes=peak_bytes, gpu_ms=gpu_ms,
-        gpu_used_ms=gpu_used_ms if gpu_counted_ms else None, read_bytes=usage.get("read_bytes", 0),
+        gpu_used_ms=gpu_used_ms if gpu_counted_ms else None, gpu_counted_ms=gpu_counted_ms,
+        read_bytes=usage.get("read_bytes", 0),
         written_bytes=usage.get("written_bytes", 0), energy_j=energy_mj / 1_000, energy_measured=measured_energy_mj > 0,
+        measured_energy_j=measured_energy_mj / 1_000,
         price=None if price_micro is None else price_micro / 1_000_000,
     )  # fmt: skip
 

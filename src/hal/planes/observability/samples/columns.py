@@ -113,6 +113,11 @@ class SourceColumns:
         """The newest instant of the open block; 0: it has none."""
         return int(self._at_ms[self._count - 1]) if self._count else 0
 
+    def newest_of(self, key: Key) -> float | None:
+        """The newest value of a series; None: it has none, or not for a while."""
+        row = self._rows.get(key)
+        return None if row is None or np.isnan(self.newest[row]) else float(self.newest[row])
+
     def find(self, name: str) -> list[int]:
         """Return the rows with that name."""
         return [row for row, one in enumerate(self.series) if one.name == name]

@@ -59,6 +59,23 @@ OF_ATTEMPTS: Final = (
     _metric(_C, "hal_attempt_read_bytes_total", "Bytes that a step read.", _ATTEMPT, unit="bytes"),
     _metric(_C, "hal_attempt_written_bytes_total", "Bytes that a step wrote.", _ATTEMPT, unit="bytes"),
     _metric(_G, "hal_attempt_gpu_utilisation_ratio", "Mean use of the GPUs that a step holds.", _ATTEMPT, unit="ratio"),
+    _metric(
+        _C, "hal_attempt_gpu_measured_seconds_total", "How long a step's GPUs were measured.", _ATTEMPT, unit="seconds"
+    ),
+    _metric(
+        _C,
+        "hal_attempt_gpu_used_seconds_total",
+        "The part of that time in which they worked, on average.",
+        _ATTEMPT,
+        unit="seconds",
+    ),
+    _metric(
+        _C,
+        "hal_attempt_gpu_energy_joules_total",
+        "Energy that they took in that time; of a shared GPU a part.",
+        _ATTEMPT,
+        unit="joules",
+    ),
 )
 PART: Final = Metric(
     name="hal_collector_part",
