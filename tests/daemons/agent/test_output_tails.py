@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import pytest
+
 from hal.core.model import StepId
 from hal.daemons.agent.keeper.ports import output_prefix
 from hal.daemons.agent.log_tails import LogTails
-from hal.daemons.agent.output_tails import BEHIND_BYTES, TURN_MS, OutputTails, lines_of
+from hal.daemons.agent.output_tails import BEHIND_BYTES, STREAM_BYTES, TURN_MS, OutputTails, lines_of
 from hal.planes.observability.telemetry import ReceivedLines, Telemetry
 from hal.runtime.interface import Runtime, UnixAddress
 from hal.runtime.telemetry_sender import TelemetrySender
@@ -117,6 +119,36 @@ def test_safety_secrets_that_hal_has_delivered_are_hidden(tmp_path: Path) -> Non
 
     lines = run_node(outputs, act, secrets=(b"hunter2-hunter2\n", b"LINE-ONE\nLINE-TWO"))
     assert [one.text for one in lines] == ["password is [hidden]", "key: [hidden]", "plain"]
+
+
+@pytest.mark.parametrize("before", range(STREAM_BYTES - 9, STREAM_BYTES + 2))
+def test_safety_a_secret_on_the_edge_of_a_reading_is_hidden(tmp_path: Path, before: int) -> None:
+    """A line may be longer than what is read of it at once."""
+    outputs, secret = tmp_path / "steps", b"hunter2-"
+    write(outputs, STEP, b"x" * before + secret + b"y" * STREAM_BYTES + b"\n")
+
+    def act(tails: OutputTails) -> None:
+        tails.begin(start_of(STEP))
+        tails.hear(Started(steps=(StepStarted(STEP, 1, 1),)))
+
+    lines = run_node(outputs, act, secrets=(secret,))
+    assert "".join(one.text for one in lines) == "x" * before + "[hidden]" + "y" * STREAM_BYTES
+
+
+@pytest.mark.parametrize("kept", [1, 7, 8, 9])
+def test_safety_a_secret_that_a_gap_tears_is_not_sent(tmp_path: Path, kept: int) -> None:
+    """What is sent after a gap begins with the next line, or behind what could be the end of a secret."""
+    outputs, secret = tmp_path / "steps", b"hunter2-"
+    write(outputs, STEP, b"x" * 2 * BEHIND_BYTES + secret + b"y" * (STREAM_BYTES - kept))
+
+    def act(tails: OutputTails) -> None:
+        tails.begin(start_of(STEP))
+        tails.hear(Started(steps=(StepStarted(STEP, 1, 1),)))
+        tails.hear(exit_of(STEP))
+
+    lines = run_node(outputs, act, secrets=(secret,))
+    assert "bytes were not sent" in lines[0].text
+    assert set("".join(one.text for one in lines[1:]).replace("[hidden]", "")) == {"y"}
 
 
 def test_a_job_that_keeps_its_output_to_itself_sends_nothing(tmp_path: Path) -> None:

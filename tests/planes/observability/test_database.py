@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -51,6 +52,29 @@ def test_what_was_written_is_read_by_another_connection(tmp_path: Path) -> None:
 
     on_database(tmp_path, body)
     assert (tmp_path / "numbers.sqlite").stat().st_mode & 0o777 == 0o600
+
+
+def test_those_who_begin_at_once_find_one_file_made_once(tmp_path: Path) -> None:
+    """Reads and writes are on two threads; both would bring a new file to this version."""
+
+    async def body(database: Database) -> None:
+        await asyncio.gather(*(database.read(numbers) for _ in range(3)), database.write(insert(1)))
+        assert await database.read(numbers) == [1]
+
+    for number in range(20):
+        place = tmp_path / str(number)
+        place.mkdir()
+        on_database(place, body, (FIRST, SECOND))
+
+
+def test_a_file_that_was_moved_away_is_begun_anew(tmp_path: Path) -> None:
+    async def body(database: Database) -> None:
+        await database.write(insert(1))
+        for path in tmp_path.glob("numbers.sqlite*"):
+            path.unlink()
+        assert await database.read(numbers) == []
+
+    on_database(tmp_path, body)
 
 
 def test_a_call_that_raises_writes_nothing(tmp_path: Path) -> None:

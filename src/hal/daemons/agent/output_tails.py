@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -247,25 +247,30 @@ class OutputTails:
 
     def _read_stream(self, tail: _Tail, at: int, stream: Stream, at_ms: int, lines: list[LogLine]) -> tuple[int, bool]:
         """Read some of an output; returns how many bytes, and whether that was all of it."""
-        part = self._files.read(tail.step, stream, tail.read[at], STREAM_BYTES)
+        part, secrets = self._files.read(tail.step, stream, tail.read[at], STREAM_BYTES), tail.secrets or ()
         user = self._jobs.get(tail.step.job, Wish("", False)).user
         if part.size - tail.read[at] > BEHIND_BYTES:
             part = self._files.read(tail.step, stream, part.size - STREAM_BYTES, STREAM_BYTES)
-        gap = part.offset - tail.read[at]
-        if gap > 0 and part.data:
+        offset, data = part.offset, part.data
+        if offset > tail.read[at] and data:
+            torn = _torn(data, secrets)
+            offset, data = offset + torn, data[torn:]
+            gap, where = offset - tail.read[at], tail.read[at]
             self.skipped_bytes += gap
             text = f"[{gap} bytes were not sent to the collector; the node's own file has them]"
-            where = tail.read[at]
             lines.append(LogLine(at_ms, Severity.WARNING, STEP, text, tail.step, stream, where, fields={"user": user}))
-        data = part.data
-        last = part.offset + len(data) >= part.size
+            tail.read[at] = offset
+        end = offset + len(data)
+        last = end >= part.size
         if not (tail.ended and last):
             cut = data.rfind(b"\n") + 1
-            data = data[:cut] if cut or len(data) < STREAM_BYTES else data
+            if not cut and len(part.data) >= STREAM_BYTES:
+                cut = _outside(data, secrets)
+            data = data[:cut]
         if data:
-            lines += lines_of(tail.step, stream, data, part.offset, at_ms, user, tail.secrets or ())
-            tail.read[at] = part.offset + len(data)
-        return len(data), last and len(data) == len(part.data)
+            lines += lines_of(tail.step, stream, data, offset, at_ms, user, secrets)
+            tail.read[at] = offset + len(data)
+        return len(data), last and offset + len(data) == end
 
     def _make_note(self) -> bytes:
         live = {step.job for step in self._running}
@@ -291,6 +296,34 @@ def _worth_hiding(values: Iterable[bytes]) -> tuple[bytes, ...]:
     """Values, and the lines of values that have several; the longest first."""
     found = {part for value in values for part in (value.strip(), *value.splitlines()) if len(part) >= LEAST_SECRET}
     return tuple(sorted(found, key=len, reverse=True))
+
+
+def _outside(data: bytes, secrets: Sequence[bytes]) -> int:
+    """Where a line that is longer than one reading may be cut: near its end, and in no secret."""
+    at = len(data) - max(map(len, secrets), default=1) + 1
+    while (found := _around(data, at, secrets)) is not None and found[0] > 0:
+        at = found[0]
+    return at
+
+
+def _torn(data: bytes, secrets: Sequence[bytes]) -> int:
+    """How much of the beginning of a reading may be the end of a secret, or of a line that holds one."""
+    line_end = data.find(b"\n") + 1
+    if line_end:
+        return line_end
+    at = min(len(data), max(map(len, secrets), default=1) - 1)
+    while (found := _around(data, at, secrets)) is not None:
+        at = found[1]
+    return at
+
+
+def _around(data: bytes, at: int, secrets: Iterable[bytes]) -> tuple[int, int] | None:
+    """Beginning and end of a secret that a cut at a place would tear."""
+    for secret in secrets:
+        found = data.find(secret, max(0, at - len(secret) + 1), at + len(secret) - 1)
+        if found >= 0:
+            return found, found + len(secret)
+    return None
 
 
 def masked(line: bytes, secrets: Iterable[bytes]) -> bytes:

@@ -59,6 +59,9 @@ class Database:
             StoreError: the database cannot be opened or read.
             OverloadedError: too many calls wait already.
         """
+        if self._reader is None:
+            # Whoever writes makes the file and brings it to this version: two who did it at once would meet.
+            await self._runtime.run_blocking(self._prepare, self._lane)
         return await self._runtime.run_blocking(partial(self._read, call), f"{self._lane}-reads")
 
     async def close(self) -> None:
@@ -103,6 +106,15 @@ class Database:
             self._drop_reader()
             raise self._failed(error, "read") from error
 
+    def _prepare(self) -> None:
+        if self._writer is not None and not self.path.exists():
+            self._drop_writer()  # somebody has moved the file away
+        try:
+            if self._writer is None:
+                self._writer = self._open_writer()
+        except sqlite3.Error as error:
+            raise self._failed(error, "opened") from error
+
     def _open_writer(self) -> sqlite3.Connection:
         if not self.path.exists():
             os.close(os.open(self.path, os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_WRONLY, 0o600))
@@ -120,7 +132,6 @@ class Database:
         return connection
 
     def _open_reader(self) -> sqlite3.Connection:
-        self._open_writer().close()  # makes the file, or brings it to this version
         connection = sqlite3.connect(
             f"file:{quote(str(self.path))}?mode=ro",
             uri=True, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False,

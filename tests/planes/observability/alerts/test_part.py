@@ -4,7 +4,9 @@ kind."""
 from __future__ import annotations
 
 import re
+import sqlite3
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
@@ -122,6 +124,33 @@ def test_a_target_that_is_gone_is_given_up_and_counted_and_looks_go_on(tmp_path:
         site.text = WELL
         world.run_for(MINUTE_MS)
         assert site.states() == {"NodesDown": "resolved"}
+
+
+def test_people_are_told_while_the_database_cannot_be_written_and_once_only(tmp_path: Path) -> None:
+    """What was told meanwhile is written afterwards, so that a collector that starts again does not repeat it."""
+    web = WebServer()
+    tables = ("alerts", "told", "scrapes")
+    with served(web), VirtualWorld(1) as world, closing(sqlite3.connect(tmp_path / "alerts.sqlite")) as other:
+        site = Site(world, tmp_path, routes=(RouteSection(name="hook", kind="webhook", url=web.url),))
+        world.run_for(MINUTE_MS)
+        for table in tables:
+            fails = "BEGIN SELECT RAISE(ABORT, 'database or disk is full'); END"
+            other.execute(f"CREATE TRIGGER full_{table} BEFORE INSERT ON {table} {fails}")
+        site.text = AWAY
+        world.run_for(4 * MINUTE_MS)
+        assert site.states() == {"NodesDown": "firing"}
+        assert [one["state"] for one in web.bodies] == ["firing"]
+        assert site.part is not None
+        assert "disk is full" in str(site.part.health()["database"])
+        for table in tables:
+            other.execute(f"DROP TRIGGER full_{table}")
+        world.run_for(MINUTE_MS)
+        assert site.part.health()["database"] == "is written"
+        site.process.kill()
+        site.process = site.start()
+        world.run_for(MINUTE_MS)
+        assert site.states() == {"NodesDown": "firing"}
+    assert [one["state"] for one in web.bodies] == ["firing"]
 
 
 # ── one message on each kind of route ─────────────────────────────────────────────────────────────────────────────

@@ -1,11 +1,14 @@
 """The collector's alerts: looks at the controller's metrics, works rules out, and tells routes. One of its parts.
 
-A controller that does not answer is an alert itself; until it answers, the others stay as they are.
+A controller that does not answer is an alert itself; until it answers, the others stay as they are. A database that
+cannot be written, on a full disk, say, is no reason to be silent: rules are worked out and people are told from what is
+in memory, and what was not written is written when that succeeds again.
 """
 
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -14,7 +17,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hal.core.model import ConflictError, HALError, NotFoundError, SpecError
+from hal.core.model import ConflictError, HALError, NotFoundError, OverloadedError, SpecError, StoreError
 from hal.core.model.alert_config import AlertsSection, RouteSection
 from hal.planes.observability.alert_rules import Rule, reads_of, rules_of
 from hal.planes.observability.alerts import tables
@@ -77,6 +80,11 @@ class AlertsPart:
         self._parser = Parser(reads_of(self.rules))
         self._recording = Recording()
         self._alerts: dict[str, Alert] = {}
+        self._stored: dict[str, Alert] = {}
+        """What the database has of them."""
+        self._unwritten = ""
+        """Why the last write failed; empty: it did not."""
+        self._told_unwritten: set[tuple[str, str]] = set()
         self._told: dict[tuple[str, str], Told] = {}
         self._silences: list[Silence] = []
         self.looked_ms = 0
@@ -100,6 +108,7 @@ class AlertsPart:
             "sent": sum(route.sent for route in self.routes.values()),
             "dropped": sum(route.dropped for route in self.routes.values()) + self._dropped_alerts,
             "bytes": self._database.size_bytes(),
+            "database": self._unwritten or "is written",
         }
 
     async def close(self) -> None:
@@ -128,8 +137,9 @@ class AlertsPart:
 
     async def _load(self) -> None:
         since_ms = self._runtime.now_ms() - KEPT_MS
-        self._alerts = await self._database.read(tables.read_alerts)
+        self._alerts = self._stored = await self._database.read(tables.read_alerts)
         self._told = await self._database.read(tables.read_told)
+        self._told_unwritten.clear()
         self._silences = await self._database.read(tables.read_silences)
         self._recording = Recording()
         for scrape in await self._database.read(partial(tables.read_scrapes, since_ms=since_ms)):
@@ -138,11 +148,7 @@ class AlertsPart:
     # ── looking ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def look(self) -> None:
-        """Read the metrics, and work all rules out.
-
-        Raises:
-            StoreError: it could not be kept; nothing has changed.
-        """
+        """Read the metrics, and work all rules out."""
         try:
             values = self._parser.parse((await self._scrape()).decode("utf-8", "replace"))
             self.answers = True
@@ -152,16 +158,26 @@ class AlertsPart:
         values[UP] = {(): float(self.answers)}
         scrape = Scrape(now_ms, values)
         if self._recording.add(scrape):
-            await self._database.write(partial(tables.add_scrape, scrape=scrape, since_ms=now_ms - KEPT_MS))
+            await self._keep(partial(tables.add_scrape, scrape=scrape, since_ms=now_ms - KEPT_MS))
         known = self.rules if self.answers else [rule for rule in self.rules if rule.mutes]
         found = {rule.name: rule.condition.value(self._recording) for rule in known}
         after, dropped = advanced(self._alerts, self.rules, found, now_ms)
-        after = await self._detailed(after)
-        if after != self._alerts:
-            before = self._alerts
-            await self._database.write(partial(tables.write_alerts, alerts=after, before=before))
-            self._alerts = after
+        self._alerts = after = await self._detailed(after)
+        if after != self._stored and await self._keep(partial(tables.write_alerts, alerts=after, before=self._stored)):
+            self._stored = after
         self.looked_ms, self._dropped_alerts = now_ms, self._dropped_alerts + dropped
+
+    async def _keep(self, call: Callable[[sqlite3.Connection], None]) -> bool:
+        """Write; False: that failed, which is logged when it begins."""
+        try:
+            await self._database.write(call)
+        except (StoreError, OverloadedError) as error:
+            if not self._unwritten:
+                self._runtime.log.error("alerts cannot be kept, and go on from memory", reason=error.message)
+            self._unwritten = error.message
+            return False
+        self._unwritten = ""
+        return True
 
     async def _detailed(self, alerts: dict[str, Alert]) -> dict[str, Alert]:
         """With the names of nodes that are away, as long as the controller says them."""
@@ -185,6 +201,8 @@ class AlertsPart:
 
     async def _tell(self) -> None:
         now_ms = self._runtime.now_ms()
+        for key in sorted(self._told_unwritten):
+            await self._keep_told(key)
         routes = {route.name: route for route in self._section.routes}
         for message in due(self._section, self.rules, self._alerts, self._silences, self._told, now_ms):
             key = (message.route, message.rule)
@@ -205,11 +223,18 @@ class AlertsPart:
                 counts.sent += 1
                 counts.last_error = ""
                 after = after_success(message, before, self._alerts, now_ms)
-            await self._database.write(partial(tables.write_told, route=key[0], rule=key[1], told=after))
             if after is None:
                 self._told.pop(key, None)
             else:
                 self._told[key] = after
+            await self._keep_told(key)
+
+    async def _keep_told(self, key: tuple[str, str]) -> None:
+        route, rule = key
+        if await self._keep(partial(tables.write_told, route=route, rule=rule, told=self._told.get(key))):
+            self._told_unwritten.discard(key)
+        else:
+            self._told_unwritten.add(key)
 
     async def _send(self, route: RouteSection, message: Message) -> None:
         now_ms = self._runtime.now_ms()

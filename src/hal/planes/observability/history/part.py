@@ -213,6 +213,7 @@ class History:
                 page = await self._page()
             except NotFoundError:
                 registered = False  # somebody has removed the reader
+                await self._runtime.sleep(FIRST_PAUSE_MS)
                 continue
             except ConflictError as error:
                 await self._rewind(error)
