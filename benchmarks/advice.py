@@ -18,7 +18,7 @@ import numpy as np
 
 from _clusters import MINUTE_MS, load_kernels
 from _private_hal import private_hal, say
-from hal.client.addresses.address import find_address
+from hal.client.address_lookup import find_address
 from hal.client.sync_client import Client
 from hal.core.engine import new_state
 from hal.core.engine.classes import ClassSpec, OwnerSpec

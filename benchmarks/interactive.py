@@ -19,7 +19,7 @@ import tty
 from typing import Final
 
 from _private_hal import as_typed, private_hal, say, typed_cpu_ms
-from hal.client.addresses.address import find_address
+from hal.client.address_lookup import find_address
 from hal.client.job import Job
 from hal.client.step_streams import connections_of, open_stream
 from hal.client.sync_client import Client

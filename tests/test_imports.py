@@ -1,12 +1,18 @@
-"""Nobody makes a detour to clocks, processes or chance around the import contracts, which `make lint` checks."""
+"""Nobody makes a detour to clocks, processes or chance around the import contracts, which `make lint` checks; and no
+imports go round in a circle."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
 from functools import cache
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Final
+
+import pytest
+
+from tests.import_graph import import_graph
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 SOURCE: Final = ROOT / "src" / "hal"
@@ -152,3 +158,55 @@ def test_every_package_of_the_house_is_on_a_floor() -> None:
     text = (ROOT / "pyproject.toml").read_text()
     packages = {path.name for path in SOURCE.iterdir() if path.is_dir() and path.name != "__pycache__"}
     assert {name for name in packages if f"hal.{name}" not in text} == set()
+
+
+def test_no_imports_go_round_in_a_circle() -> None:
+    """Modules can be put in an order in which each imports only those before it, within functions, too.
+
+    Where two need each other, what both need is a module of its own, or one is given what it needs as an argument.
+    """
+    graph = import_graph(ROOT / "src", "hal", tree_of)
+    assert len(graph) > 1_000
+    TopologicalSorter(graph).prepare()  # a CycleError names the circle
+
+
+def write_modules(root: Path, **texts: str) -> dict[str, set[str]]:
+    """The graph of a package of these modules."""
+    (root / "house").mkdir()
+    for name, text in texts.items():
+        (root / "house" / f"{name}.py").write_text(text)
+    return import_graph(root, "house", tree_of)
+
+
+@pytest.mark.parametrize(
+    "closing",
+    [
+        "from house.one import A\n",
+        "from house import one\n",
+        "import house.one\n",
+        "def late():\n    from house.one import A\n",
+        "LATE = 'house.one:main'\n",
+        "if TYPE_CHECKING:\n    X = 1\nelse:\n    from house.one import A\n",
+    ],
+)
+def test_a_circle_is_seen_wherever_the_import_is(tmp_path: Path, closing: str) -> None:
+    """One imports two at once, and two imports one in some way."""
+    graph = write_modules(tmp_path, one="from house.two import B\n", two=closing)
+    with pytest.raises(CycleError):
+        TopologicalSorter(graph).prepare()
+
+
+def test_imports_for_types_alone_close_no_circle(tmp_path: Path) -> None:
+    """Nothing is imported by them when the program runs."""
+    closing = "if TYPE_CHECKING:\n    from house.one import A\n"
+    graph = write_modules(tmp_path, one="from house.two import B\n", two=closing)
+    assert graph == {"house.one": {"house.two"}, "house.two": set()}
+    TopologicalSorter(graph).prepare()
+
+
+def test_a_package_that_loads_its_modules_when_asked_imports_them(tmp_path: Path) -> None:
+    """Its modules must not ask it in turn."""
+    offer = "if TYPE_CHECKING:\n    from house.one import A\n\ndef __getattr__(name): ...\n"
+    graph = write_modules(tmp_path, __init__=offer, one="from house.two import B\n", two="from house import A\n")
+    with pytest.raises(CycleError):
+        TopologicalSorter(graph).prepare()

@@ -62,6 +62,7 @@ TEXTS: Final = {
     "Callable[[float], Awaitable[object]]": "Callable[[float], object]",
     "await hal.aconnect()": "hal.connect()",
     "from hal.client.flows.async_work import on_thread\n": "",
+    "        from hal.client.sync_client import Client\n": "",
     "await on_thread(step.do)": "step.do()",
     "await on_thread(opening)": "opening()",
     "async ": "",

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import hal
-from hal.client.addresses.address import find_address
+from hal.client.address_lookup import find_address
 from hal.client.rest.access_calls import create_token
 from hal.client.step_streams import StepStream, open_stream
 from hal.client.transport.http import Connections

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
-from hal.client.addresses.address import find_address
+from hal.client.address_lookup import find_address
 from hal.client.rest import file_calls
 from hal.client.rest.access_calls import create_token
 from hal.client.sync_client import Client

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from hal.client.addresses.address import Address, find_address
+from hal.client.address_lookup import find_address
+from hal.client.addresses.address import Address
 from hal.client.async_client import AsyncClient
 from hal.client.rest.server_events import MAX_EVENT_BYTES, EventReader
 from hal.client.sync_client import Client

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from hal.client.addresses.address import find_address
+from hal.client.address_lookup import find_address
 from hal.client.sync_client import Client
 from hal.core.model import DeniedError
 from tests.attacks.other_user import as_user

@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeVar
 
 import pytest
 
-from hal.client.addresses.address import find_address
+from hal.client.address_lookup import find_address
 from hal.client.rest import access_calls
 from hal.client.sync_client import Client
 from hal.core.model import DeniedError, HALError

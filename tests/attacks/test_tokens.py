@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from hal.client.addresses.address import Address, find_address
+from hal.client.address_lookup import find_address
+from hal.client.addresses.address import Address
 from hal.client.addresses.login import read_login
 from hal.client.sync_client import Client
 from hal.core.model import DeniedError

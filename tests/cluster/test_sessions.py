@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hal.client.sessions.listing import SESSION_LABEL
+from hal.client.sessions.job_labels import SESSION_LABEL
 from tests.cluster.hosts import DEADLINE_S, Cluster, Host, Network, until
 
 PROGRAM = Path(__file__).with_name("session_program.py")

@@ -56,7 +56,7 @@ def test_a_stream_outlives_a_restart_of_the_controller(cluster: Cluster, job: Jo
 OTHER_CERTIFICATE = """
 import json, sys
 from hal.client import step_streams
-from hal.client.addresses.address import find_address
+from hal.client.address_lookup import find_address
 from hal.client.transport.exchange import Request
 body = json.dumps({"argv": ["true"], "here": True}).encode()
 request = Request("POST", f"/v1/jobs/{sys.argv[1]}/streams", body=body)

@@ -11,7 +11,8 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
-from hal.client.addresses.address import Address, find_address
+from hal.client.address_lookup import find_address
+from hal.client.addresses.address import Address
 from hal.client.async_job import AsyncJob
 from hal.client.flows.async_player import AsyncPlayer
 from hal.client.flows.async_work import on_thread
@@ -361,10 +362,11 @@ class AsyncClient:
             ConflictError: there is a session of that name that cannot be continued, or no node of this machine.
             TimedOutError: its broker did not begin in time; nothing is left of it.
         """
-        from hal.client.sessions.opening import open_session_at
+        from hal.client.sessions.opening import open_session
+        from hal.client.sync_client import Client
 
         opening = partial(
-            open_session_at, self.address, slots, name, linger, keep, python, timeout, options, durable, shapes,
+            open_session, Client(self.address), slots, name, linger, keep, python, timeout, options, durable, shapes,
             threads, worker_memory, initializer, initargs,
         )  # fmt: skip
         return await on_thread(opening)
@@ -379,9 +381,10 @@ class AsyncClient:
             NotFoundError: there is none of that name.
             UnreachableError: its broker does not answer.
         """
-        from hal.client.sessions.opening import find_session_at
+        from hal.client.sessions.opening import find_session
+        from hal.client.sync_client import Client
 
-        opening = partial(find_session_at, self.address, name, client)
+        opening = partial(find_session, Client(self.address), name, client)
         return await on_thread(opening)
 
     # ── nodes ─────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -7,7 +7,7 @@ from collections.abc import Coroutine, Generator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from hal.client.addresses.address import find_address
+from hal.client.address_lookup import find_address
 
 if TYPE_CHECKING:
     from hal.client.async_client import AsyncClient

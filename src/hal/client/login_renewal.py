@@ -33,13 +33,17 @@ def exchanged(login: Login, token: str) -> Login:
     from hal.client.addresses.address import Address
     from hal.client.addresses.endpoints import read_endpoints
     from hal.client.rest import access_calls
-    from hal.client.sync_client import Client
+    from hal.client.transport.http import Connections
 
     address = Address(
         endpoints=read_endpoints(login.url), authority=login.authority, plain=login.plain, served_by=login.served_by
     )
-    with Client(address, reconnect_s=0.0) as client:
-        made = client.call(access_calls.log_in(token))
+    call = access_calls.log_in(token)
+    connections = Connections(address, reconnect_s=0.0)
+    try:
+        made = call.read(connections.send(call.request))
+    finally:
+        connections.close()
     life_ms = made.token.expires_ms - made.token.created_ms
     ends_ms = made.token.expires_ms
     return replace(login, token=made.secret, expires_ms=ends_ms, renew_ms=ends_ms - min(EARLY_MS, life_ms // 4))

@@ -14,7 +14,8 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
-from hal.client.addresses.address import Address, find_address
+from hal.client.address_lookup import find_address
+from hal.client.addresses.address import Address
 from hal.client.flows.ended_attempts import OnLost, ended_attempts, ignore_lost
 from hal.client.flows.player import Player
 from hal.client.flows.steps import (
@@ -355,10 +356,10 @@ class Client:
             ConflictError: there is a session of that name that cannot be continued, or no node of this machine.
             TimedOutError: its broker did not begin in time; nothing is left of it.
         """
-        from hal.client.sessions.opening import open_session_at
+        from hal.client.sessions.opening import open_session
 
         opening = partial(
-            open_session_at, self.address, slots, name, linger, keep, python, timeout, options, durable, shapes,
+            open_session, Client(self.address), slots, name, linger, keep, python, timeout, options, durable, shapes,
             threads, worker_memory, initializer, initargs,
         )  # fmt: skip
         return opening()
@@ -373,9 +374,9 @@ class Client:
             NotFoundError: there is none of that name.
             UnreachableError: its broker does not answer.
         """
-        from hal.client.sessions.opening import find_session_at
+        from hal.client.sessions.opening import find_session
 
-        opening = partial(find_session_at, self.address, name, client)
+        opening = partial(find_session, Client(self.address), name, client)
         return opening()
 
     # ── nodes ─────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -25,6 +25,10 @@ BUFFER_BYTES: Final = 1 << 20
 _TIMEVAL: Final = struct.Struct("@ll")
 
 
+class AwayError(UnreachableError):
+    """The machine at the other end does not answer; it may come back."""
+
+
 class FrameLink(Generic[F]):
     """Frames over one socket."""
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +9,6 @@ from hal.core.model.errors import DeniedError, HALError, UnreachableError
 from hal.runtime.frame_link import FrameLink, dial
 from hal.runtime.session_file import SessionFile, parse_address
 from hal.wire.frames.conversation import Conversation
-
-
-class AwayError(UnreachableError):
-    """The machine of the broker does not answer; it may come back."""
 
 
 def dial_broker(session: SessionFile, conversation: Conversation[Any], timeout_s: float) -> FrameLink[Any]:
@@ -38,14 +31,3 @@ def dial_broker(session: SessionFile, conversation: Conversation[Any], timeout_s
         except (UnreachableError, DeniedError) as error:
             failure = error
     raise failure
-
-
-@contextlib.contextmanager
-def in_memory(text: str) -> Iterator[Path]:
-    """A file with this text, as long as the block; no disk sees it."""
-    fd = os.memfd_create("hal-session", os.MFD_CLOEXEC)
-    try:
-        os.write(fd, text.encode())
-        yield Path(f"/proc/self/fd/{fd}")
-    finally:
-        os.close(fd)

@@ -14,9 +14,9 @@ import threading
 from typing import Any, Final
 
 from hal.core.model.errors import DeniedError, SpecError, UnreachableError
-from hal.runtime.frame_link import READ_BYTES, FrameLink
+from hal.runtime.frame_link import READ_BYTES, AwayError, FrameLink
+from hal.runtime.memory_file import in_memory
 from hal.runtime.session_file import SessionFile
-from hal.runtime.session_link import AwayError, in_memory
 from hal.runtime.stream_link import keep_alive
 from hal.wire.frames.conversation import Conversation, F
 from hal.wire.roles import Role, host_name

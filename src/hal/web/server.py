@@ -13,7 +13,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from hal.client.addresses.address import ANY_HOSTS, Address, find_address
+from hal.client.address_lookup import find_address
+from hal.client.addresses.address import ANY_HOSTS, Address
 from hal.core.model import HALError
 from hal.core.model.config_sections import read_own
 from hal.core.model.printable import printable

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from hal.client.address_lookup import find_address
 from hal.client.addresses import server_identity
-from hal.client.addresses.address import Address, find_address
+from hal.client.addresses.address import Address
 from hal.client.addresses.endpoints import Endpoint, read_endpoints
 from hal.client.addresses.login import Login, keep_login
 from hal.client.async_client import AsyncClient

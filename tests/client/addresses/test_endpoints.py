@@ -9,7 +9,8 @@ from contextlib import ExitStack, closing, contextmanager
 import pytest
 
 import hal
-from hal.client.addresses.address import Address, find_address
+from hal.client.address_lookup import find_address
+from hal.client.addresses.address import Address
 from hal.client.addresses.endpoints import MAX_ENDPOINTS, Endpoint, read_endpoints
 from hal.client.async_client import AsyncClient
 from hal.client.sync_client import Client

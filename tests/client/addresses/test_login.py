@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hal.client.addresses.address import find_address
+from hal.client.address_lookup import find_address
 from hal.client.addresses.login import Login, forget_login, keep_login, login_file, read_login
 from hal.core.model import ConflictError, DeniedError
 

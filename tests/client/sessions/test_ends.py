@@ -13,7 +13,8 @@ import pytest
 
 from hal.client.session import SessionLost
 from hal.client.sessions.demand import Overseer, Wanted
-from hal.client.sessions.listing import SLOTS, sessions_of
+from hal.client.sessions.job_labels import SLOTS
+from hal.client.sessions.listing import sessions_of
 from hal.runtime.session_file import read_session_file
 from tests.client.sessions.processes import WAIT_S, OneGroup, Processes, processes
 

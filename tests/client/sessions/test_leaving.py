@@ -7,7 +7,7 @@ import threading
 import time
 from pathlib import Path
 
-from hal.client.sessions.core import connect
+from hal.client.sessions.broker_connection import connect
 from hal.client.sessions.demand import Overseer, Wanted
 from hal.client.sessions.errors import SessionLost
 from hal.core.model.errors import ConflictError

@@ -21,11 +21,11 @@ from msgspec.structs import replace
 
 from hal.client.session import SessionLost, open_session
 from hal.core.model.errors import DeniedError, SpecError, UnreachableError
+from hal.runtime.memory_file import in_memory
 from hal.runtime.remote_exchange import RemoteExchange
 from hal.runtime.session_certificates import over_network
 from hal.runtime.session_exchange import connect_for_payloads
 from hal.runtime.session_file import SessionFile, new_session_file, parse_address, read_session_file, write_session_file
-from hal.runtime.session_link import in_memory
 from hal.wire.codec import encode
 from hal.wire.frames.hello import Goodbye
 from hal.wire.frames.sessions import AskFile, FilePiece, FileStored, OpenSession

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 import hal
-from hal.client.addresses.address import Address, find_address
+from hal.client.address_lookup import find_address
+from hal.client.addresses.address import Address
 from hal.client.addresses.endpoints import Endpoint
 from hal.client.sync_client import Client
 from hal.client.transport.exchange import MAX_CONNECTIONS

@@ -29,7 +29,8 @@ session = NounGroup(
 @pass_screen
 def sessions(screen: Screen) -> None:
     """List the sessions whose jobs have not ended: yours, or all if you are an operator."""
-    from hal.client.sessions.listing import SESSION_LABEL, sessions_of
+    from hal.client.sessions.job_labels import SESSION_LABEL
+    from hal.client.sessions.listing import sessions_of
 
     found = sessions_of(screen.client.jobs(label=SESSION_LABEL))
     screen.show_list(found, COLUMNS, _row, "there are no sessions; client.session() in Python opens one")

@@ -54,7 +54,7 @@ class Screen:
     @cached_property
     def address(self) -> Address:
         """The HAL to talk to."""
-        from hal.client.addresses.address import find_address
+        from hal.client.address_lookup import find_address
 
         return find_address(self.home, self.url, plain=self.unencrypted)
 

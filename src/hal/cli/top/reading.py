@@ -16,7 +16,8 @@ from hal.client.async_client import AsyncClient
 from hal.client.rest import calls
 from hal.client.rest.calls import Page
 from hal.client.rest.views import HealthInfo, JobInfo, NodeInfo, QueueInfo
-from hal.client.sessions.listing import SESSION_LABEL, sessions_of
+from hal.client.sessions.job_labels import SESSION_LABEL
+from hal.client.sessions.listing import sessions_of
 from hal.core.model import HALError
 
 JOBS_A_PAGE: Final = 200

@@ -17,20 +17,18 @@ from typing import Any, Final, NamedTuple
 from weakref import ReferenceType, WeakMethod, WeakSet
 
 from hal.client.sessions.answers import Block, FutureBlock, RecoveredBlock, SessionFuture, Stored
+from hal.client.sessions.broker_connection import connect
 from hal.client.sessions.dependent import ReadyTasks
 from hal.client.sessions.errors import SessionLost
 from hal.client.sessions.labels import function_name
 from hal.client.sessions.reconnection import Reconnection
-from hal.core.model.errors import HALError, UnreachableError, error_from_code
+from hal.core.model.errors import HALError, UnreachableError
 from hal.runtime.exchange import MARK, size_of
-from hal.runtime.frame_link import FrameLink
 from hal.runtime.session_exchange import payload_exchange
-from hal.runtime.session_file import SessionFile, check_session
-from hal.runtime.session_link import dial_broker
+from hal.runtime.session_file import SessionFile
 from hal.runtime.shared_values import note_used, take_used
 from hal.runtime.task_context import InitializedFunction
 from hal.runtime.task_payloads import encode_function, encode_value
-from hal.wire.agree import SPOKEN
 from hal.wire.frames.hello import Goodbye
 from hal.wire.frames.sessions import (
     CLIENT_REPLACED,
@@ -39,21 +37,16 @@ from hal.wire.frames.sessions import (
     MAX_INLINE_BYTES,
     MAX_NEEDS,
     SESSION_CLOSED,
-    SESSIONS,
     CancelTasks,
     DropObjects,
     KeptTasks,
-    OpenSession,
     SessionFrame,
-    SessionOpened,
     StoreObject,
     SubmitTasks,
     TaskResults,
     TasksCancelled,
 )
-from hal.wire.roles import Role
 
-DIAL_S: Final = 10.0
 BATCH_TASKS: Final = 256
 """Tasks that wait to be sent, at most."""
 BATCH_BYTES: Final = 256 << 10
@@ -75,38 +68,6 @@ class Options(NamedTuple):
     tags: tuple[str, ...] = ()
     shape: str = ""
     key: str = ""
-
-
-def connect(session: SessionFile, worker: int = 0, client: str = "") -> tuple[FrameLink[SessionFrame], SessionOpened]:
-    """Open the session at its broker.
-
-    Args:
-        worker: the number of the worker whose tasks this is for.
-        client: the key of a client of a durable session.
-    Raises:
-        UnreachableError: none answers.
-        HALError: it refuses.
-    """
-    check_session(session)
-    link = dial_broker(session, SESSIONS, DIAL_S)
-    hello = OpenSession(
-        versions=SPOKEN,
-        role=Role.CLIENT,
-        session=session.id,
-        token=session.token,
-        pid=os.getpid(),
-        worker=worker,
-        client=client,
-    )
-    link.send(hello)
-    frames = link.receive()
-    match frames:
-        case [SessionOpened() as opened, *others]:
-            link.put_back(others)
-            return link, opened
-        case [Goodbye() as goodbye]:
-            raise error_from_code(goodbye.code, goodbye.reason, goodbye.hint)
-    raise UnreachableError("the broker closed the connection")
 
 
 def _weak(function: Callable[..., Any], gone: Callable[[Weak], object] | None = None) -> Weak | None:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
-from hal.client.sessions.core import connect
+from hal.client.sessions.broker_connection import connect
 from hal.client.sessions.reconnection import RECONNECT_S
 from hal.core.model.errors import ConflictError, HALError
 from hal.runtime.session_file import SessionFile

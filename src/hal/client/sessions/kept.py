@@ -65,7 +65,7 @@ def _tell_end(session: SessionFile) -> None:
     Raises:
         HALError: it does not answer.
     """
-    from hal.client.sessions.core import connect
+    from hal.client.sessions.broker_connection import connect
     from hal.wire.frames.sessions import EndSession
 
     if not session.journal:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
+from hal.client.sessions.job_labels import BROKER, PART_LABEL, SESSION_LABEL, SHAPE_LABEL, SLOTS
 from hal.core.model.errors import NotFoundError
 
 if TYPE_CHECKING:
@@ -15,14 +16,6 @@ if TYPE_CHECKING:
     from hal.client.sync_client import Client
     from hal.runtime.session_file import SessionFile
     from hal.wire.frames.sessions import GroupNumbers, SessionNumbers
-
-SESSION_LABEL: Final = "hal/session"
-"""Of both jobs: the name of the session."""
-PART_LABEL: Final = "hal/part"
-SHAPE_LABEL: Final = "hal/shape"
-"""Of jobs of slots: their shape, where it is not that of the session itself."""
-BROKER: Final = "broker"
-SLOTS: Final = "slots"
 
 
 class ShapeInfo(Struct, frozen=True, kw_only=True):

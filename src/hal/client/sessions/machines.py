@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from hal.client.sessions.listing import SESSION_LABEL
+from hal.client.sessions.job_labels import SESSION_LABEL
 from hal.core.model.errors import ConflictError, HALError, NotFoundError, TimedOutError, UnreachableError
 from hal.runtime.exchange import MEMORY
 from hal.runtime.exchange import PREFIX as EXCHANGE

@@ -23,20 +23,10 @@ from hal.client.rest import access_calls
 from hal.client.session import Session
 from hal.client.sessions.core import SessionCore
 from hal.client.sessions.demand import KEEP_S, Overseer, Wanted
+from hal.client.sessions.job_labels import BROKER, PART_LABEL, SESSION_LABEL, SHAPE_LABEL, SLOTS
 from hal.client.sessions.kept import FILE, forget, kept_session
-from hal.client.sessions.listing import (
-    BROKER,
-    PART_LABEL,
-    SESSION_LABEL,
-    SHAPE_LABEL,
-    SLOTS,
-    SessionInfo,
-    file_of,
-    my_session,
-    sessions_of,
-)
+from hal.client.sessions.listing import SessionInfo, file_of, my_session, sessions_of
 from hal.client.sessions.slot_groups import SlotGroup, cancel_all
-from hal.client.sync_client import Client
 from hal.core.model.errors import ConflictError, HALError, NotFoundError, SpecError, TimedOutError, UnreachableError
 from hal.core.model.facts import NODE_LABEL
 from hal.core.model.units import parse_size
@@ -54,9 +44,9 @@ from hal.runtime.session_file import (
 from hal.wire.frames.sessions import MAX_SHAPES, MAX_THREADS
 
 if TYPE_CHECKING:
-    from hal.client.addresses.address import Address
     from hal.client.job import Job
     from hal.client.sessions.machines import Spread
+    from hal.client.sync_client import Client
     from hal.wire.frames.sessions import SessionNumbers
 
 OPENER: Final = "opener"
@@ -235,8 +225,8 @@ class OpenedSession(Session):
         return told
 
 
-def open_session_at(
-    address: Address,
+def open_session(
+    client: Client,
     slots: int | tuple[int, int],
     name: str,
     linger: int,
@@ -251,8 +241,7 @@ def open_session_at(
     initializer: Callable[..., object] | None = None,
     initargs: tuple[Any, ...] = (),
 ) -> OpenedSession:
-    """See `Client.session`."""
-    client = Client(address)
+    """See `Client.session`; the client is the session's own."""
     _check_keywords("session", options, SlotOptions.__annotations__)
     asked = _shapes(slots, threads, worker_memory, options, shapes or {})
     start = partial(SessionCore, initializer=initializer, arguments=initargs)
@@ -265,7 +254,7 @@ def open_session_at(
             return found
     here, alone = _nodes_here(client, durable=durable)
     spread = None if alone or durable else _spread(client, user)
-    directory = durable_directory(address.named, name) if durable else private_directory() if here else None
+    directory = durable_directory(client.address.named, name) if durable else private_directory() if here else None
     kept = kept_session(directory) if durable and directory is not None else None
     jobs: list[Job] = []
     groups: list[SlotGroup] = []
@@ -487,9 +476,8 @@ def _connected(
         look_s = min(look_s * 1.2, MAX_LOOK_S)
 
 
-def find_session_at(address: Address, name: str, key: str = "") -> OpenedSession:
-    """See `Client.find_session`."""
-    client = Client(address)
+def find_session(client: Client, name: str, key: str = "") -> OpenedSession:
+    """See `Client.find_session`; the client is the session's own."""
     return _found(client, my_session(client, name), key, 0.0, owned=False)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from hal.client.sessions.core import connect
+from hal.client.sessions.broker_connection import connect
 from hal.core.model.errors import UnreachableError
 from hal.runtime.session_file import SessionFile
 from hal.wire.frames.sessions import AskFailures, AskNumbers, SessionFailures, SessionFrame, SessionNumbers

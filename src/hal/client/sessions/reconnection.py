@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import Final
 
+from hal.client.sessions.broker_connection import connect
 from hal.core.model.errors import HALError, UnreachableError
 from hal.runtime.frame_link import FrameLink
 from hal.runtime.session_file import SessionFile
@@ -64,8 +65,6 @@ class Reconnection:
         Args:
             reason: why the connection broke.
         """
-        from hal.client.sessions.core import connect
-
         deadline = time.monotonic() + RECONNECT_S
         while time.monotonic() < deadline:
             try:

@@ -20,6 +20,7 @@ from hal.planes.sessions.serving import BrokerService, SessionTerms
 from hal.runtime.exchange import make_exchange, make_waiting_directory, remove_exchange, remove_files_of, token_of
 from hal.runtime.inheritance import confine_daemon
 from hal.runtime.interface import Address, Credentials, Runtime, TcpAddress, UnixAddress
+from hal.runtime.memory_file import in_memory
 from hal.runtime.payload_files import PayloadFiles
 from hal.runtime.process import allow_many_connections, run_apart
 from hal.runtime.session_file import (
@@ -30,7 +31,6 @@ from hal.runtime.session_file import (
     private_directory,
     read_session_file,
 )
-from hal.runtime.session_link import in_memory
 from hal.runtime.startup import EXIT_BAD_INPUT, EXIT_STORE
 from hal.wire.frames.sessions import SESSION_PAUSES, SESSIONS
 

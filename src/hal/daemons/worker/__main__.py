@@ -18,9 +18,9 @@ from hal.core.model.errors import DeniedError, HALError, NotFoundError, SpecErro
 from hal.core.model.printable import printable
 from hal.daemons.worker.threads import WorkerOptions, run_threads
 from hal.daemons.worker.worker import EXIT_BROKEN, EXIT_LEFT, EXIT_OVER, EXIT_RENEWED
+from hal.runtime.frame_link import AwayError
 from hal.runtime.last_words import Death, LastWords
 from hal.runtime.session_file import SessionFile, reached_at, read_session_file
-from hal.runtime.session_link import AwayError
 from hal.runtime.startup import EXIT_BAD_INPUT
 from hal.runtime.worker_process import keep_running
 from hal.wire.frames.sessions import MAX_THREADS
