@@ -39,8 +39,9 @@ def compare_on_cluster(
         "standard input" if stdin else jobs, sys.stdin.buffer if stdin else None, first, scale_arrivals
     )
     files = tuple(entry.name for entry in entries if entry.is_file)
-    parts = any(spec.request.get(GPU, 0) % WHOLE for spec in load.asked)
-    islands = any(GPU_ISLAND in spec.request for spec in load.asked)
+    asked = [request for spec in load.asked for request in (spec.request, *(group.request for group in spec.groups))]
+    parts = any(request.get(GPU, 0) % WHOLE for request in asked)
+    islands = any(GPU_ISLAND in request for request in asked)
     sites = with_built_in(entries, read_sites(files), people.queues, gpu_parts=parts, gpu_islands=islands)
     note_compilation(screen)
     compare(screen, log, load, machine, sites_with(sites, placements), wanted, people)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 TIMES: Final = ("submit", "run")
 """What a line has beside the keywords of `submit`: when it is submitted, since the beginning, and how long it runs."""
 NOT_PLAYED: Final = (
-    "groups", "array", "items", "max_running", "after", "begin", "hold", "retries", "service", "on_node_lost"
+    "array", "items", "max_running", "after", "begin", "hold", "retries", "service", "on_node_lost"
 )  # fmt: skip
 """Keywords that would change what runs when, and are not simulated."""
 MAX_JOBS: Final = 10_000_000
@@ -124,7 +124,8 @@ def read_jobs(name: str, stream: BinaryIO | None, first: int | None, scale: floa
 
 def _procs(spec: JobSpec) -> int:
     """Whole cores of all its nodes; one at least."""
-    return max(-(-spec.request.get("cpu", 0) // _MILLI) * spec.nodes, 1)
+    parts = [(group.request, group.nodes) for group in spec.groups] or [(spec.request, spec.nodes)]
+    return max(sum(-(-request.get("cpu", 0) // _MILLI) * nodes for request, nodes in parts), 1)
 
 
 class _Reader:

@@ -5,7 +5,7 @@ Pure. Every start counts, also one after a preemption. A node that is in no doma
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -33,8 +33,13 @@ class GangFigures(NamedTuple):
 class GangDomains:
     """Counts the domains of starts; nothing without a topology."""
 
-    def __init__(self, machine: Machine) -> None:
-        """Of a machine whose nodes the engine knows in the order of `node_names`."""
+    def __init__(self, machine: Machine, is_group: Callable[[int, int], bool] | None = None) -> None:
+        """Of a machine whose nodes the engine knows in the order of `node_names`.
+
+        Args:
+            is_group: whether a start, by job and task, is of another group of nodes of the job before; None: none is.
+        """
+        self._is_group = is_group
         topology = machine.topology
         self.levels = () if topology is None else topology.levels
         self._domains: IntArray = np.zeros((len(self.levels), machine.nodes), np.int64)
@@ -51,12 +56,25 @@ class GangDomains:
         """Count the starts of a plan."""
         if not self.levels:
             return
-        for first, width in plan.starts[["row_offset", "row_count"]].tolist():
+        for first, width in self._gangs(plan):
             if width > 1:
                 self._starts += 1
                 found = self._domains[:, plan.rows[first : first + width]]
                 for level, numbers in enumerate(found):
                     self._sums[level] += len(set(numbers.tolist()))
+
+    def _gangs(self, plan: Plan) -> list[tuple[int, int]]:
+        """Where the nodes of each start are, and how many; those of the groups of one job are one start."""
+        if self._is_group is None:
+            found: list[tuple[int, int]] = plan.starts[["row_offset", "row_count"]].tolist()
+            return found
+        found = []
+        for number, task, first, width in plan.starts[["job", "task", "row_offset", "row_count"]].tolist():
+            if self._is_group(number, task):
+                found[-1] = found[-1][0], found[-1][1] + width
+            else:
+                found.append((first, width))
+        return found
 
     def figures(self) -> GangFigures | None:
         """What was counted so far; None without a topology."""

@@ -7,7 +7,7 @@ the node) for a start.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from hal.core.engine.config import EngineConfig
@@ -92,16 +92,21 @@ class GpuUse:
         self._pass(now_ms)
         self._wanted += change
 
-    def start(self, job: int, nodes: tuple[str, ...], request: Mapping[str, int], now_ms: int) -> bool:
+    def start(self, job: int, nodes: tuple[str, ...], requests: Sequence[Mapping[str, int]], now_ms: int) -> bool:
         """Choose and hold what a job that starts has of each of its nodes.
 
+        Args:
+            requests: by node.
         Returns:
             False: another start of the same plan has taken what would hold it.
         Raises:
             InternalError: whole GPUs are short, which the engine had counted.
         """
         chosen: list[HeldGpus] = []
-        for node in nodes:
+        for node, request in zip(nodes, requests, strict=True):
+            if not gpu_milli(request):
+                chosen.append(())
+                continue
             held = self._book.bind(self._rows[node], request)
             if held is None:
                 if self._book.tells:
@@ -113,6 +118,8 @@ class GpuUse:
         self._book.take(nodes, gpus)
         self._held[job] = (nodes, gpus)
         for node, of_node in zip(nodes, gpus, strict=True):
+            if not of_node:
+                continue
             self._now[self._models[node]] += sum(map(_milli, of_node))
             whole = [one for one in of_node if one.id in self._island_of[node]]
             if len(whole) > 1:
@@ -130,7 +137,8 @@ class GpuUse:
         nodes, gpus = found
         self._book.give(nodes, gpus)
         for node, of_node in zip(nodes, gpus, strict=True):
-            self._now[self._models[node]] -= sum(map(_milli, of_node))
+            if of_node:
+                self._now[self._models[node]] -= sum(map(_milli, of_node))
 
     def held_by(self, job: int) -> str:
         """What a running job holds, in words: `n1: 0 1, n2: 3`; '' for none."""

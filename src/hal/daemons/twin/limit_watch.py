@@ -105,7 +105,7 @@ class LimitWatch:
             limit = self._policy.limits[key[0]]
             self._running[key] = self._running.get(key, 0) + sign
             for resource in limit.resources or ():
-                amount = sign * request.request.get(resource, 0) * request.nodes
+                amount = sign * _asked(request, resource)
                 self._used[key, resource] = self._used.get((key, resource), 0) + amount
                 if limit.cohort:
                     shared = (limit.cohort, resource)
@@ -117,7 +117,7 @@ class LimitWatch:
             raise InternalError(f"limit '{key[0]}' ({ledger_text(limit, key[1])}): {self._running[key]} run at once")
         for resource, amount in (limit.resources or {}).items():
             # A job that requests none of a resource may start however much of it is in use.
-            if not request.request.get(resource):
+            if not _asked(request, resource):
                 continue
             used, most = self._used[key, resource], _most(limit, resource, amount)
             if most is not None and used > most:
@@ -137,6 +137,11 @@ class LimitWatch:
         if found is None:
             found = self._keys[owner] = _keys(owner, self._limits, self._policy)
         return found
+
+
+def _asked(request: ClassSpec, resource: str) -> int:
+    """What a job holds of a resource, all of its nodes together."""
+    return sum(part.request.get(resource, 0) * part.nodes for part in (request, *request.groups))
 
 
 def _most(limit: Limit, resource: str, amount: int) -> int | None:

@@ -40,6 +40,7 @@ from hal.core.model.policy import DEFAULT_QUEUE
 from hal.daemons.twin.extensions import NOT_GROWN, Extended, ExtensionFigures, Extensions, Gone, Grown
 from hal.daemons.twin.gang_domains import GangDomains, GangFigures
 from hal.daemons.twin.gpu_use import GpuFigures, GpuUse
+from hal.daemons.twin.grouped_jobs import GroupedJobs
 from hal.daemons.twin.legs import Ended, Held, Legs
 from hal.daemons.twin.limit_watch import LimitWatch, WaitingCount
 from hal.daemons.twin.machine import Machine
@@ -204,7 +205,8 @@ class _Replay:
         self.check = check
         self.origin_ms = origin_s * _MILLI
         self.state = new_state(on_levels(site.engine, machine))
-        self.gangs = GangDomains(machine)
+        self.groups = GroupedJobs(admission.groups, admission.classes)
+        self.gangs = GangDomains(machine, self._is_group)
         self.gpus: GpuUse | None = None
         """Of a cluster."""
         self.places: list[tuple[str, ...]] = []
@@ -328,6 +330,8 @@ class _Replay:
         self.gangs.count(plan)
         for place, (number, task) in enumerate(plan.starts[["job", "task"]].tolist()):
             at = number - 1
+            if task and self.groups.has(self._class_of(at)):
+                continue  # a group that starts with the first one, or not
             if task:
                 self._extend(at, task, plan, place)
                 continue
@@ -347,7 +351,7 @@ class _Replay:
         nodes = (self.state.node_name(int(plan.rows[int(start["row_offset"])])),)
         key, request = self._key(at, task), self._whose(at)[1].request
         gpus = self.gpus if self._gpus_of(at) else None
-        if not self.legs.runs(at) or (gpus is not None and not gpus.start(key, nodes, request, self.now)):
+        if not self.legs.runs(at) or (gpus is not None and not gpus.start(key, nodes, (request,), self.now)):
             self.refused.append(start)
             return
         self.extensions.begin(at, task, nodes[0], self.now)
@@ -398,12 +402,12 @@ class _Replay:
     def _place(self, at: int, plan: Plan, place: int) -> bool:
         """Note the nodes of a start, and choose its GPUs; False: it does not happen."""
         assert self.gpus is not None
-        start = plan.starts[place]
-        first, width = int(start["row_offset"]), int(start["row_count"])
+        starts = self.groups.starts(plan, place, self._class_of(at))
+        first, width = int(starts["row_offset"][0]), int(starts["row_count"].sum())
         nodes = tuple(map(self.state.node_name, plan.rows[first : first + width].tolist()))
         if self._gpus_of(at):
-            if not self.gpus.start(at, nodes, self._whose(at)[1].request, self.now):
-                self.refused.append(start)
+            if not self.gpus.start(at, nodes, self.groups.requests(self._class_of(at)), self.now):
+                self.refused.extend(starts)
                 return False
             self.gpus.wants(-1, self.now)
             self.held_gpus[at] = self.gpus.held_by(at)
@@ -427,7 +431,8 @@ class _Replay:
             if waits:
                 row["attempt"] = waits
                 self.scheduler.feed(JobsCancelled(row["job"].copy()))
-                self.scheduler.feed(JobsSubmitted(row, self.admission.classes, self.admission.owners))
+                rows = self.groups.submits(row)
+                self.scheduler.feed(JobsSubmitted(rows, self.admission.classes, self.admission.owners))
 
     def _tell(self) -> bool:
         """Tell the engine of starts that did not happen, of extensions that wait or have ended with their base, and of
@@ -444,13 +449,16 @@ class _Replay:
         return bool(refused or events or nodes)
 
     def _gpus_of(self, at: int) -> int:
-        """What a job asks for of each of its nodes, thousandths."""
-        return gpu_milli(self._whose(at)[1].request)
+        """What a job asks for of each of its nodes, thousandths; the most of any group."""
+        request = self._whose(at)[1]
+        return max(gpu_milli(part.request) for part in (request, *request.groups))
 
     def _move(self, plan: Plan) -> None:
         """Preempt, suspend and resume running work."""
         for move in plan.preemptions:
             at, mode = int(move["job"]) - 1, int(move["mode"])
+            if move["task"] and self.groups.has(self._class_of(at)):
+                continue  # it leaves with the first one
             if move["task"]:
                 self.extensions.ask(at, int(move["task"]), int(move["grace_ms"]), self.now)
                 self._set_pace(at)
@@ -465,6 +473,14 @@ class _Replay:
             self.extensions.let_wait(at)
             if self.check:
                 self.watch.resumed(*self._whose(at))
+
+    def _class_of(self, at: int) -> int:
+        """The class that a job waits or runs with; of several groups that of the first."""
+        return int(self.submits["class_index"][at])
+
+    def _is_group(self, number: int, task: int) -> bool:
+        """Whether a start of the engine is that of another group than the first of a job."""
+        return task > 0 and self.groups.has(self._class_of(number - 1))
 
     def _whose(self, at: int) -> tuple[OwnerSpec, ClassSpec]:
         class_index, owner_index, _, _ = self.admission.kinds[self.admission.kind[at]].tolist()
@@ -485,6 +501,7 @@ class _Replay:
         rows["attempt"] = [one.attempt for one in ended]
         rows["requeue"] = [one.requeue for one in ended]
         rows["ended_ms"] = now
+        rows = self.groups.ends(rows, [self._class_of(one.at) for one in ended])
         self.scheduler.feed(AttemptsEnded(rows))
         for one in ended:
             self._ended(one)
@@ -514,7 +531,7 @@ class _Replay:
                     if full:
                         known = len(self.admission.refusals)
                         self.reason[at] = known + self.full.setdefault(full, len(self.full))
-        rows = self.submits[first:last][self.reason[first:last] < 0]
+        rows = self.groups.submits(self.submits[first:last][self.reason[first:last] < 0])
         if rows.shape[0]:
             self.scheduler.feed(JobsSubmitted(rows, self.admission.classes, self.admission.owners))
         for at in range(first, last) if self.admission.packed else ():

@@ -112,6 +112,7 @@ class Admission:
         packed: by index into `kinds`, of jobs that wait for one domain for some time: how long, in ms, and their class
             after it.
         extended: by index into `kinds`, of jobs with extensions: how many, their class, and their owner.
+        groups: by the class of the first group of jobs that have several, those of the others.
         kind: index into `kinds`, which gives class, owner, walltime and priority; -1 if refused.
         kinds: (class, owner, walltime in s, priority); walltime 0: none.
         reason: index into `refusals`; -1 if admitted.
@@ -125,6 +126,7 @@ class Admission:
     refusals: tuple[Refusal, ...]
     packed: Mapping[int, tuple[int, int]]
     extended: Mapping[int, tuple[int, int, int]]
+    groups: Mapping[int, tuple[int, ...]]
 
 
 def check_names(site: Site, population: Population) -> None:
@@ -170,6 +172,7 @@ def admit(site: Site, workload: Workload, machine: Machine, population: Populati
         refusals=refusals,
         packed=judge.packed,
         extended=judge.extended,
+        groups=judge.groups,
     )
 
 
@@ -229,6 +232,7 @@ class _Judge:
         self.refusals: dict[str, str] = {}
         self.packed: dict[int, tuple[int, int]] = {}
         self.extended: dict[int, tuple[int, int, int]] = {}
+        self.groups: dict[int, tuple[int, ...]] = {}
 
     def kind(self, key: Key) -> int:
         """Return its index in `kinds`, or -1 - its index in `refusals`."""
@@ -269,10 +273,7 @@ class _Judge:
     def _of_extension(self, of_base: int, owner_of_base: int) -> tuple[int, int]:
         """The class of an extension of such a job, and its owner."""
         request, owner = self._interning.of_extension(self.classes[of_base], self.owners[owner_of_base])
-        place = self._interned.setdefault(id(request), len(self.classes))
-        if place == len(self.classes):
-            self.classes.append(request)
-        return place, self._owner_place(owner)
+        return self._place(request), self._owner_place(owner)
 
     def _spec_of(self, key: Key) -> JobSpec:
         """What is submitted."""
@@ -296,9 +297,9 @@ class _Judge:
     def _class(self, spec: JobSpec) -> int:
         if self._asked:
             found = self._interning.class_of(spec, self._pool(spec), self._reserves.asked_in(spec.queue))
-            place = self._interned.setdefault(id(found), len(self.classes))
-            if place == len(self.classes):
-                self.classes.append(found)
+            place = self._place(found)
+            if found.groups and place not in self.groups:
+                self.groups[place] = tuple(map(self._place, found.groups))
             return place
         within = spec.within if spec.nodes > 1 else ""
         movable = bool(spec.movable)
@@ -308,6 +309,13 @@ class _Judge:
             self.classes.append(
                 ClassSpec(dict(spec.request), spec.nodes, within=within, movable=movable, preference=preference)
             )
+        return place
+
+    def _place(self, interned: ClassSpec) -> int:
+        """The index of a class that the interning holds."""
+        place = self._interned.setdefault(id(interned), len(self.classes))
+        if place == len(self.classes):
+            self.classes.append(interned)
         return place
 
     def _owner(self, spec: JobSpec) -> int:
