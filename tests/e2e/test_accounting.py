@@ -64,11 +64,11 @@ def until_counted(live: LiveHal, attempts: int) -> None:
 
 def answers(live: LiveHal) -> bool:
     """Whether the collector does: the socket of one that was killed answers nobody."""
-    with Client(collector_address(live.client().address), reconnect_s=0.0) as client:
-        try:
+    try:
+        with Client(collector_address(live.client().address), reconnect_s=0.0) as client:
             client.call(usage("user"))
-        except UnreachableError:
-            return False
+    except UnreachableError:
+        return False
     return True
 
 
