@@ -12,8 +12,14 @@ import pytest
 
 from hal.cli.local import processes
 from hal.cli.local.planes import health_of
+from hal.daemons.collector.reception import WIRE_SOCKET
 from hal.runtime.identity import ProcessIdentity, kill, wait_gone
+from hal.runtime.real_runtime import RealRuntime
+from hal.runtime.telemetry_sender import TelemetrySender
+from hal.wire.frames.telemetry import LogLine, Severity
+from hal.wire.roles import Role
 from tests.e2e.conftest import DEADLINE_S, Gate, LiveHal, until
+from tests.runtime.real_runtime import run_real
 
 SMALL = ("--cpus", "1", "--memory", "256MiB")
 PLANES = """
@@ -81,6 +87,26 @@ def test_the_collector_is_a_plane_that_comes_with_hal(own_hal: LiveHal) -> None:
     until(lambda: health_of(own_hal.home, "observability.sock") == "", "it answers")
     own_hal.home.config.write_text("[observability]\nno_such_key = 1\n")
     assert "no_such_key" in own_hal.run("config", "check").err
+
+
+def test_status_shows_what_the_collector_says_of_itself_and_what_was_dropped(own_hal: LiveHal, tmp_path: Path) -> None:
+    """A process queues more lines than it may keep: it drops the oldest, and says how many."""
+    own_hal.up("--restart", *SMALL, "--with", "observability")
+    until(lambda: "observability: " in own_hal.run("status").out, "the collector says how it is")
+
+    async def main(runtime: RealRuntime) -> None:
+        sender = TelemetrySender(runtime, Role.AGENT, "n9", max_bytes=100_000)
+        sender.dial((f"unix:{own_hal.home.socket_dir() / WIRE_SOCKET}",))
+        sender.lines([LogLine(1, Severity.INFO, "agent", "x" * 1_000) for _ in range(1_000)])
+        sending = runtime.spawn_task(sender.run(), "sender")
+        await sender.flush(30_000)
+        sending.cancel()
+
+    run_real(tmp_path, main)
+    until(lambda: "were dropped where they were sent" in own_hal.run("status").out, "the drop is shown")
+    (plane,) = json.loads(own_hal.run("status", "--json").out)["planes"]
+    assert "up to date" in plane["summary"]
+    assert any("dropped" in one["what"] and one["do"] for one in plane["warnings"])
 
 
 def test_planes_run_beside_the_controller_and_end_with_it(own_hal: LiveHal) -> None:

@@ -14,14 +14,33 @@ import msgspec
 from hal.cli.local.processes import LOOK_EVERY_S, Plane
 from hal.cli.local.supervision import Tried, plane_sections, read_note
 from hal.core.model import SpecError
+from hal.core.model.printable import printable
 from hal.core.model.supervision_config import PlaneSection
 from hal.runtime.home import Home
 
 HEALTH_PATH: Final = "/v1/health"
 HEALTH_S: Final = 2.0
 """How long a plane may take to say how it is."""
+MAX_HEALTH_BYTES: Final = 1 << 20
+MAX_WARNINGS: Final = 20
+"""Of one plane that are shown."""
+MAX_TEXT: Final = 300
 WORKS_S: Final = 30.0
 """How long `hal up` waits for planes to work."""
+
+
+class PlaneWarning(msgspec.Struct, frozen=True):
+    """What a plane warns of."""
+
+    what: str
+    do: str = ""
+
+
+class PlaneAnswer(msgspec.Struct, frozen=True):
+    """What a plane may say of itself in its answer about its health."""
+
+    summary: str = ""
+    warnings: tuple[PlaneWarning, ...] = ()
 
 
 class PlaneStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,6 +53,10 @@ class PlaneStatus(msgspec.Struct, frozen=True, kw_only=True):
     restarts: int = 0
     reason: str = ""
     """Why it is not running, or what it answered."""
+    summary: str = ""
+    """What it says of itself, in a line."""
+    warnings: tuple[PlaneWarning, ...] = ()
+    """And what it warns of."""
 
     @property
     def works(self) -> bool:
@@ -87,22 +110,43 @@ def _state(home: Home, name: str, section: PlaneSection | None, tried: Tried) ->
     identity = Plane(home, name).identity
     if identity is None:
         return PlaneStatus(name=name, state="ended", restarts=restarts, reason=tried.ended)
-    wrong = health_of(home, section.health) if section.health else ""
-    state = "unhealthy" if wrong else "running"
-    return PlaneStatus(name=name, state=state, pid=identity.pid, restarts=restarts, reason=wrong)
+    wrong, said = _asked(home, section.health) if section.health else ("", PlaneAnswer())
+    return PlaneStatus(
+        name=name,
+        state="unhealthy" if wrong else "running",
+        pid=identity.pid,
+        restarts=restarts,
+        reason=wrong,
+        summary=printable(said.summary)[:MAX_TEXT],
+        warnings=tuple(
+            PlaneWarning(printable(one.what)[:MAX_TEXT], printable(one.do)[:MAX_TEXT])
+            for one in said.warnings[:MAX_WARNINGS]
+        ),
+    )
 
 
 def health_of(home: Home, where: str) -> str:
     """What is wrong with a plane that answers there; '' if nothing is."""
+    return _asked(home, where)[0]
+
+
+def _asked(home: Home, where: str) -> tuple[str, PlaneAnswer]:
+    """What is wrong with it, '' if nothing is; and what it says of itself, if it says that in words known here."""
     connection = _connection(home, where)
     try:
         connection.request("GET", HEALTH_PATH)
         answer = connection.getresponse()
-        return "" if answer.status == http.HTTPStatus.OK else f"it answers {answer.status} {answer.reason}"
+        if answer.status != http.HTTPStatus.OK:
+            return f"it answers {answer.status} {answer.reason}", PlaneAnswer()
+        body = answer.read(MAX_HEALTH_BYTES)
     except (OSError, http.client.HTTPException) as error:
-        return f"it does not answer: {error or type(error).__name__}"
+        return f"it does not answer: {error or type(error).__name__}", PlaneAnswer()
     finally:
         connection.close()
+    try:
+        return "", msgspec.json.decode(body, type=PlaneAnswer)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return "", PlaneAnswer()
 
 
 class _UnixConnection(http.client.HTTPConnection):

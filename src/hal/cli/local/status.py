@@ -246,6 +246,7 @@ def _look_at_supervision(home: Home, report: Report) -> None:
         for one in report.planes
         if one.state == "unhealthy"
     ]
+    report.problems += [Problem(f"{one.name}: {each.what}", each.do) for one in report.planes for each in one.warnings]
 
 
 def _look_at_controllers(client: Client, report: Report) -> None:
@@ -386,6 +387,9 @@ def _render(screen: Screen, report: Report) -> None:
         screen.line()
         found = [(one.name, one.state, str(one.pid or ""), str(one.restarts), one.reason) for one in report.planes]
         screen.table(PLANE_COLUMNS, found)
+        for one in report.planes:
+            if one.summary:
+                screen.line(f"{one.name}: {one.summary}")
     if report.nodes:
         screen.line()
         rows = [

@@ -12,6 +12,7 @@ from hal.core.model import HALError, StoreError
 from hal.core.model.observability_config import ObservabilitySection
 from hal.daemons.collector.delegated_accounts import DelegatedAccounts
 from hal.daemons.collector.reception import Reception
+from hal.daemons.collector.warnings import NOTED_EVERY_MS, Losses, Warned, summary_of, warnings_of
 from hal.planes.observability.alerts.part import AlertsPart
 from hal.planes.observability.history.part import History
 from hal.planes.observability.logs.part import LogsPart
@@ -62,6 +63,7 @@ class Collector:
         """What agents and others send: `reception.received("lines", callback)`."""
         self.parts: tuple[Part, ...] = ()
         """In the order in which they are shown; complete before `start`."""
+        self._losses = Losses()
         self._failures: dict[str, str] = {}
         """Of the parts that do not work: why."""
         self._tasks: list[asyncio.Task[None]] = []
@@ -77,6 +79,7 @@ class Collector:
         except OSError as error:
             raise StoreError(f"{self.directory} cannot be made: {error.strerror or error}") from error
         self._tasks = [self.runtime.spawn_task(self._keep(part), f"part {part.name}") for part in self.parts]
+        self._tasks.append(self.runtime.spawn_task(self._note_losses(), "losses"))
 
     async def stop(self) -> None:
         """Cancel the parts, and close what they have open."""
@@ -96,6 +99,25 @@ class Collector:
             )
             for part in self.parts
         }
+
+    def summary(self) -> str:
+        """One line about all of it."""
+        return summary_of({part.name: part.health() for part in self.parts}, self.runtime.now_ms())
+
+    def warnings(self, *, for_operators: bool) -> list[Warned]:
+        """What was dropped within an hour, how far it is behind, which parts do not work.
+
+        Args:
+            for_operators: with the reasons of failures, which may name files of the site.
+        """
+        failures = self._failures if for_operators else dict.fromkeys(self._failures, "")
+        values = {part.name: part.health() for part in self.parts}
+        return warnings_of(values, failures, self._losses, self.runtime.now_ms())
+
+    async def _note_losses(self) -> None:
+        while True:
+            self._losses.note(self.runtime.now_ms(), {part.name: part.health() for part in self.parts})
+            await self.runtime.sleep(NOTED_EVERY_MS)
 
     async def _keep(self, part: Part) -> None:
         """Run a part again whenever it fails, each time after a longer pause; one that ran for a while begins anew."""
