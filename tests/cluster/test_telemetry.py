@@ -23,8 +23,9 @@ def cluster() -> Iterator[Cluster]:
         made = Cluster(network, 1)
         head, (worker,) = made.head, made.workers
         head.home.config.write_text(
-            f'[server]\nwire = "{head.address}:{WIRE_PORT}"\n'
-            f'[observability]\nwire = "{head.address}:{PORT}"\naddress = "{head.address}"\n{SETTINGS}'
+            f'[server]\nwire = "{head.address}:{WIRE_PORT}"\ntcp = "{head.address}:{PORT + 1}"\n'
+            f'[observability]\nwire = "{head.address}:{PORT}"\nlisten = "{head.address}:{PORT + 2}"\n'
+            f'address = "{head.address}"\n{SETTINGS}'
         )
         worker.home.create()
         worker.home.config.write_text(SETTINGS)
@@ -59,6 +60,26 @@ def test_a_node_of_another_host_sends_over_tls_in_its_own_name(cluster: Cluster)
     with cluster.head.client() as client:
         (plane,) = client.planes()
     assert f"{cluster.head.address}:{PORT}" in plane.wire
+
+
+def test_the_collector_is_asked_from_another_host(cluster: Cluster) -> None:
+    """It finds out where from the controller, and shows its own token there; a user sees what is theirs."""
+    head, (laptop,) = cluster.head, cluster.workers
+    head.hal("run", "-q", "-u", "ada", "--", "echo", "hi")
+    fingerprint = json.loads(head.hal("status", "--json").out)["fingerprint"]
+    laptop.env = {"HAL_URL": f"https://{head.address}:{PORT + 1}", "HAL_FINGERPRINT": fingerprint}
+    try:
+        for user, role, seen in (("olga", "operator", {"ada"}), ("bob", "user", set())):
+            laptop.env["HAL_TOKEN"] = head.hal("api-token", "create", user, "--role", role).out.strip()
+
+            def used() -> set[str]:
+                return {row["key"] for row in json.loads(laptop.hal("usage", "--by", "user", "--json").out)["rows"]}
+
+            if seen:
+                until(lambda: used() == {"ada"}, "the operator sees what has ended")
+            assert used() == seen
+    finally:
+        laptop.env = {}
 
 
 def test_a_network_that_is_cut_loses_no_samples_and_holds_up_nothing(cluster: Cluster) -> None:

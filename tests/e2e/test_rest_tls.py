@@ -12,7 +12,7 @@ import pytest
 
 import hal
 from hal.runtime.authority import open_authority
-from tests.e2e.conftest import DEADLINE_S, LiveHal
+from tests.e2e.conftest import DEADLINE_S, LiveHal, until
 
 pytestmark = pytest.mark.slow
 
@@ -83,3 +83,65 @@ def test_people_elsewhere_log_in_over_tls(own_hal: LiveHal, tmp_path: Path) -> N
     assert not spoken(port, ssl.TLSVersion.TLSv1_2)
     logs = [file.read_text() for file in own_hal.home.log_dir.iterdir() if file.is_file()]
     assert not any(secret.rpartition("_")[2] in text for text in logs)
+
+
+def test_the_collector_is_asked_from_another_machine_as_the_controller_is(own_hal: LiveHal, tmp_path: Path) -> None:
+    """Bob has logged in with the fingerprint and a token; the controller says where its collector is. He sees what is
+    his, an operator all, a wrong token nothing; and with another fingerprint nobody is believed."""
+    port, listen = free_port(), free_port()
+    own_hal.home.create()
+    own_hal.home.config.write_text(f'[server]\ntls = true\n[observability]\nlisten = "127.0.0.1:{listen}"\n')
+    own_hal.run("up", "--restart", *SMALL, "--tcp", port, "--with", "observability", check=True)
+    url, fingerprint = f"https://127.0.0.1:{port}", json.loads(own_hal.run("status", "--json").out)["fingerprint"]
+    tokens = {
+        name: own_hal.run("api-token", "create", name, "--role", role, check=True).out.strip()
+        for name, role in (("bob", "user"), ("olga", "operator"))
+    }
+    away = LiveHal(tmp_path / "away")
+    away.environment.pop("HAL_HOME")
+    away.environment |= {"XDG_CONFIG_HOME": str(tmp_path / "config"), "XDG_STATE_HOME": str(tmp_path / "state")}
+    away.run("login", url, "--fingerprint", fingerprint, text=tokens["bob"], check=True)
+    mine = away.run("run", "-q", "--", "echo", "tangerine", check=True, HAL_TOKEN=tokens["bob"])
+    assert mine.out == "tangerine\n"
+    own_hal.run("run", "-q", "-u", "ada", "--", "echo", "tangerine", check=True)
+
+    def used(name: str, *words: str) -> set[str]:
+        ran = away.run("usage", "--by", "user", "--json", *words, HAL_TOKEN=tokens[name])
+        return {row["key"] for row in json.loads(ran.out)["rows"]} if ran.code == 0 else {ran.err}
+
+    until(lambda: used("olga") == {"ada", "bob"}, "an operator sees all")
+    assert used("bob") == {"bob"}
+    there = f"https://localhost:{listen}"
+    assert used("bob", "--collector", there) == {"bob"}
+    until(lambda: len(found_lines(away, tokens["olga"])) == 2, "both outputs are found")
+    assert [line["user"] for line in found_lines(away, tokens["bob"])] == ["bob"]
+    assert "attempt" in away.run("trace", "1", check=True, HAL_TOKEN=tokens["bob"]).out
+    assert "there is no job 2" in away.run("trace", "2", HAL_TOKEN=tokens["bob"]).err
+    away.run("alerts", check=True, HAL_TOKEN=tokens["bob"])
+    assert "operator" in away.run("alert", "test", HAL_TOKEN=tokens["bob"]).err
+    refused = away.run("usage", HAL_TOKEN="hal_nobody", HAL_COLLECTOR=there)
+    assert refused.code != 0
+    away.environment |= {"HAL_URL": url, "XDG_CONFIG_HOME": str(tmp_path / "none"), "HAL_TOKEN": tokens["olga"]}
+    assert away.run("usage", "--collector", there, HAL_FINGERPRINT="sha256:" + "0" * 64).code != 0
+    assert away.run("usage", "--collector", there, HAL_FINGERPRINT=fingerprint).code == 0
+    assert not spoken(listen, ssl.TLSVersion.TLSv1_2)
+    (plane,) = json.loads(own_hal.run("status", "--json").out)["planes"]
+    assert plane["warnings"] == []
+
+
+def found_lines(live: LiveHal, token: str) -> list[dict[str, str]]:
+    """Lines of jobs that a search finds."""
+    ran = live.run("logs", "--search", "tangerine", "--component", "step", "--json", HAL_TOKEN=token)
+    return json.loads(ran.out) if ran.code == 0 else []
+
+
+def test_a_collector_whose_port_is_taken_serves_its_machine_and_says_so(own_hal: LiveHal) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        where = f"127.0.0.1:{taken.getsockname()[1]}"
+        own_hal.home.create()
+        own_hal.home.config.write_text(f'[server]\ntls = true\n[observability]\nlisten = "{where}"\n')
+        own_hal.run("up", "--restart", *SMALL, "--tcp", free_port(), "--with", "observability", check=True)
+        until(lambda: own_hal.run("usage").code == 0, "it answers on its machine")
+        assert "its REST is not served on the network" in own_hal.run("status").out

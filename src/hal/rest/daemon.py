@@ -7,11 +7,12 @@ of its rows does.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
 from msgspec import Struct
 
+from hal.core.model import HALError
 from hal.rest.audit import AuditLog
 from hal.rest.call import Call
 from hal.rest.controller_callers import open_callers
@@ -28,6 +29,8 @@ from hal.rest.server.http_server import HttpServer, Ports
 from hal.rest.who import whoami_row
 from hal.runtime.authority import authority_file
 from hal.runtime.interface import Runtime
+
+OpenPorts = Callable[[], Awaitable[Ports]]
 
 
 class DaemonHealth(Struct, frozen=True, kw_only=True):
@@ -87,20 +90,22 @@ async def serve(
     api: object,
     *,
     limits: Limits,
-    ports: Ports | None = None,
+    ports: Ports | OpenPorts | None = None,
     controller: ControllerClient | None = None,
     check_path: CheckPath | None = None,
+    unserved: Callable[[HALError], None] | None = None,
 ) -> HttpServer:
     """Serve on the socket `NAME.sock` beside the controller's, NAME being the process's. Waits until the controller
     answers; `stop` the server at the end.
 
     Args:
         api: what handlers are given to ask.
-        ports: where else; None: nowhere.
+        ports: where else; a function is asked once the controller answers; None: nowhere.
         controller: says who callers are; None: the one of this home.
         check_path: as for `Rights.enforce`.
+        unserved: is given the error if these ports cannot be served; then the private socket is served alone.
     Raises:
-        ConflictError, DeniedError, NotFoundError: as `HttpServer.start`.
+        ConflictError, DeniedError, NotFoundError: as `HttpServer.start`, and what `ports` raises.
     """
     home = runtime.paths
     if controller is None:
@@ -117,6 +122,21 @@ async def serve(
         versions=interface.about.versions,
     )
     instance = callers.instance
-    server = HttpServer(guard, runtime, audit, ports or Ports(), at_once=limits.at_once, instance=lambda: instance)
-    await server.start(home.socket_dir() / f"{runtime.name}.sock")
+    path = home.socket_dir() / f"{runtime.name}.sock"
+
+    def server_at(at: Ports) -> HttpServer:
+        return HttpServer(guard, runtime, audit, at, at_once=limits.at_once, instance=lambda: instance)
+
+    if ports is not None:
+        try:
+            server = server_at(ports if isinstance(ports, Ports) else await ports())
+            await server.start(path)
+            return server
+        except HALError as error:
+            if unserved is None:
+                raise
+            runtime.log.error("the network is not served", reason=str(error))
+            unserved(error)
+    server = server_at(Ports())
+    await server.start(path)
     return server

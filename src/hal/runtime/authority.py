@@ -102,9 +102,13 @@ class Authority:
         """Certificate and key for REST; `certify_rest` writes them."""
         return self._directory / "rest.pem"
 
-    def certify_rest(self, hosts: Sequence[str], now_ms: int) -> int:
+    def certify_rest(self, hosts: Sequence[str], now_ms: int, file: Path | None = None) -> int:
         """Write a new key and certificate for REST, valid for these names and addresses too; returns when the next
-        ones are due."""
+        ones are due.
+
+        Args:
+            file: where to; None: the controller's.
+        """
         from cryptography import x509
         from cryptography.x509.oid import ExtendedKeyUsageOID
 
@@ -117,7 +121,7 @@ class Authority:
         key, lifetime = _new_key(), timedelta(days=CONTROLLER_DAYS)
         builder = self._leaf("hal controller", names, [ExtendedKeyUsageOID.SERVER_AUTH], now_ms, lifetime)
         issued = self._sign(builder.public_key(key.public_key()))
-        write_private(self.rest_file, issued.certificate + _key_pem(key), durable=True)
+        write_private(file or self.rest_file, issued.certificate + _key_pem(key), durable=True)
         return renewal_ms(now_ms, issued.expires_ms)
 
     def certify(self, request: str, role: Role, name: str, now_ms: int, lifetime_ms: int) -> Issued:

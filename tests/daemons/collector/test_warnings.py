@@ -42,7 +42,9 @@ def test_a_loss_is_warned_of_for_an_hour() -> None:
 
 
 def test_a_history_that_is_behind_and_a_controller_that_is_away_are_warned_of() -> None:
-    behind: Parts = {"history": {"catching_up": 1, "newest_ms": NOW_MS - 10 * 60_000, "controller": "away: it is stopped"}}
+    behind: Parts = {
+        "history": {"catching_up": 1, "newest_ms": NOW_MS - 10 * 60_000, "controller": "away: it is stopped"}
+    }
     found = [one.what for one in warnings_of(behind, {}, Losses(), NOW_MS)]
     assert found == [
         "the controller does not answer it",

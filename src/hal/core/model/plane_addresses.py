@@ -57,6 +57,17 @@ def check_wire_addresses(addresses: Sequence[str]) -> tuple[str, ...]:
     return _checked(addresses, "wire", (_UNIX, _PORT), "write unix:/PATH or HOST:PORT")
 
 
+def check_listen_address(address: str, field: str) -> str:
+    """Return where a plane listens on the network.
+
+    Raises:
+        SpecError: it is no `HOST:PORT`.
+    """
+    if len(address) > MAX_ADDRESS or not _PORT.fullmatch(address) or not 0 < int(address.rpartition(":")[2]) < 1 << 16:
+        raise SpecError(f"{field}: '{shown(address)}' is not an address", hint="write HOST:PORT, as in 0.0.0.0:7433")
+    return address
+
+
 def _checked(addresses: Sequence[str], field: str, forms: tuple[re.Pattern[str], ...], hint: str) -> tuple[str, ...]:
     if len(addresses) > MAX_ADDRESSES:
         raise SpecError(f"{field}: {len(addresses)} addresses; at most {MAX_ADDRESSES} are allowed")

@@ -63,6 +63,8 @@ class Collector:
         """What agents and others send: `reception.received("lines", callback)`."""
         self.parts: tuple[Part, ...] = ()
         """In the order in which they are shown; complete before `start`."""
+        self.unserved = ""
+        """Why its REST is not served on the network, where it is to be."""
         self._losses = Losses()
         self._failures: dict[str, str] = {}
         """Of the parts that do not work: why."""
@@ -100,6 +102,10 @@ class Collector:
             for part in self.parts
         }
 
+    def note_unserved(self, why: str) -> None:
+        """Its REST cannot be served on the network: operators are warned."""
+        self.unserved = why
+
     def summary(self) -> str:
         """One line about all of it."""
         return summary_of({part.name: part.health() for part in self.parts}, self.runtime.now_ms())
@@ -112,7 +118,12 @@ class Collector:
         """
         failures = self._failures if for_operators else dict.fromkeys(self._failures, "")
         values = {part.name: part.health() for part in self.parts}
-        return warnings_of(values, failures, self._losses, self.runtime.now_ms())
+        found = warnings_of(values, failures, self._losses, self.runtime.now_ms())
+        if self.unserved:
+            why = f": {self.unserved}" if for_operators else ""
+            do = "mend it, and end the collector's process: it is started again"
+            found.insert(0, Warned(what=f"its REST is not served on the network{why}", do=do))
+        return found
 
     async def _note_losses(self) -> None:
         while True:

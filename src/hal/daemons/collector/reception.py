@@ -57,6 +57,8 @@ class Reception:
         self.telemetry = Telemetry(runtime)
         self.network_address = ""
         """`HOST:PORT` where other machines reach it now."""
+        self._rest_url = ""
+        """Where people of other machines reach its REST; empty: nowhere."""
         self.version = ""
         self._announced = False
 
@@ -74,9 +76,19 @@ class Reception:
         finally:
             await listener.close()
 
+    def serve_rest_at(self, url: str) -> None:
+        """Announce, from now on, that REST is served there."""
+        self._rest_url = url
+        self._runtime.spawn_task(self._announce(), "announce")
+
     def health(self) -> Mapping[str, float | int | str]:
         """See `Part`."""
-        return {**self.telemetry.health(), "announced": int(self._announced), "network": self.network_address}
+        return {
+            **self.telemetry.health(),
+            "announced": int(self._announced),
+            "network": self.network_address,
+            "rest": self._rest_url,
+        }
 
     async def close(self) -> None:
         """See `Part`: agents are told that nobody is here any more."""
@@ -92,7 +104,8 @@ class Reception:
             return ANNOUNCE_MS
         sockets = self._runtime.paths.socket_dir()
         wire = [f"{UNIX}{sockets / WIRE_SOCKET}", *([self.network_address] if self.network_address else [])]
-        body = {"rest": [f"{UNIX}{sockets / REST_SOCKET}"], "wire": wire, "version": self.version}
+        rest = [f"{UNIX}{sockets / REST_SOCKET}", *([self._rest_url] if self._rest_url else [])]
+        body = {"rest": rest, "wire": wire, "version": self.version}
         try:
             await self._controller.ask("PUT", f"/v1/planes/{PLANE}", body=msgspec.json.encode(body))
         except HALError as error:

@@ -68,7 +68,7 @@ _LOSSES: Final = (
           "does it run? [observability.logs] and [observability.traces] name it"),
     _Loss("traces", ("dropped_spans",), "spans were not taken by the receiver of OTLP",
           "does it run? [observability.traces] names it"),
-    _Loss("alerts", ("dropped",), "messages about alerts reached nobody", "see: hal alerts, hal alerts test"),
+    _Loss("alerts", ("dropped",), "messages about alerts reached nobody", "see: hal alerts, hal alert test"),
     _Loss("history", ("attempts_lost",), "ended attempts were removed before they were read: they are in no sum",
           "keep them longer: [readers] in hal.toml"),
 )  # fmt: skip

@@ -21,9 +21,10 @@ class RestCertificate:
     """Made by `open_rest_certificate`; one for as long as the process lives."""
 
     def __init__(
-        self, runtime: Runtime, authority: Authority, hosts: Sequence[str], tls: RestContext, due_ms: int
+        self, runtime: Runtime, authority: Authority, hosts: Sequence[str], file: Path, tls: RestContext, due_ms: int
     ) -> None:
         self._runtime = runtime
+        self._file = file
         self._authority = authority
         self._hosts = hosts
         self._tls = tls
@@ -41,7 +42,7 @@ class RestCertificate:
             now_ms = self._runtime.now_ms()
             try:
                 if now_ms >= due_ms:
-                    certify = partial(self._authority.certify_rest, self._hosts, now_ms)
+                    certify = partial(self._authority.certify_rest, self._hosts, now_ms, self._file)
                     due_ms = await self._runtime.run_blocking(certify)
                     self._runtime.log.info("the certificate of REST was renewed")
                 self._tls.reload()
@@ -54,15 +55,21 @@ class RestCertificate:
 
 
 async def open_rest_certificate(
-    runtime: Runtime, authority: Authority, hosts: Sequence[str], site: tuple[Path, Path] | None
+    runtime: Runtime,
+    authority: Authority,
+    hosts: Sequence[str],
+    site: tuple[Path, Path] | None,
+    file: Path | None = None,
 ) -> RestCertificate:
-    """Certify REST of this controller, and read the site's certificate.
+    """Certify REST of this controller or daemon, and read the site's certificate.
 
     Args:
         hosts: names and addresses of this machine.
+        file: gets its own certificate and key; None: the controller's.
     Raises:
         DeniedError: a file cannot be read or used.
     """
-    due_ms = await runtime.run_blocking(partial(authority.certify_rest, hosts, runtime.now_ms()))
-    tls = RestContext(authority.rest_file, site)
-    return RestCertificate(runtime, authority, hosts, tls, due_ms)
+    file = file or authority.rest_file
+    due_ms = await runtime.run_blocking(partial(authority.certify_rest, hosts, runtime.now_ms(), file))
+    tls = RestContext(file, site)
+    return RestCertificate(runtime, authority, hosts, file, tls, due_ms)
