@@ -39,15 +39,9 @@ def explain(state: State, job: int, now_ms: int, *, brief: bool = False) -> Verd
     claimed = _claimed(state, job, now_ms) if state.meta[L.M_CLAIMS] else None
     if claimed is not None:
         return claimed
-    slots = first_entries(state, job) if brief else entries_of(state, job)
-    if not slots.shape[0]:
-        runs = state.work.runs[: int(state.meta[L.M_RUN_TOP])]
-        if ((runs[:, L.R_NODES] > 0) & (runs[:, L.R_JOB] == job)).any():
-            return Verdict(job=job, reason=Reason.NONE, message="all its tasks are running")
-        raise EngineError(f"job {job} neither waits nor runs in the engine: it has ended, or was never submitted")
-    waiting = slots[state.work.entries[slots, L.E_WHERE] == L.WHERE_BUCKET]
-    candidates = waiting if waiting.shape[0] else slots
-    slot = int(candidates[np.argmin(state.work.entries[candidates, L.E_FIRST])])
+    slot = _first_waiting(state, job, brief=brief)
+    if slot is None:
+        return Verdict(job=job, reason=Reason.NONE, message="all its tasks are running")
     entry = state.work.entries[slot]
     if entry[L.E_WHERE] != L.WHERE_BUCKET:
         return _not_eligible(job, entry, now_ms)
@@ -67,30 +61,7 @@ def explain(state: State, job: int, now_ms: int, *, brief: bool = False) -> Verd
         if kept is not None:
             return kept
     elif state.catalogue.shapes[shape, L.S_EVER] < spec.nodes:
-        silent = state.plugins.unasked(spec.shape_key())
-        if silent:
-            return Verdict(
-                job=job, reason=Reason.CONSTRAINTS, helps=("hal status",),
-                message=f"filter '{silent[0]}' failed before it decided where such jobs may run: none of them "
-                "starts until it works again",
-            )  # fmt: skip
-        known = enough_known(state, spec, shape)
-        never = None if known else never_fits(state, spec)
-        if never is not None:
-            return never.verdict(job)
-        offers = () if known else offers_needed(state, spec)
-        if offers:
-            return Verdict(
-                job=job, reason=Reason.OFFER, asked=spec.nodes,
-                message=f"waits for {'a machine' if spec.nodes == 1 else 'machines'} that could be rented: "
-                f"{plural(len(offers), 'offer').partition(' ')[2]} {_listed(list(offers))}",
-            )  # fmt: skip
-        up = int(state.catalogue.shapes[shape, L.S_EVER])
-        return Verdict(
-            job=job, reason=Reason.NODES_DOWN, asked=0,
-            message=f"needs {plural(spec.nodes, 'node')}{_of_one(spec)}; of those that could hold it "
-            f"{up or 'none'} {'is' if up < 2 else 'are'} up",
-        )  # fmt: skip
+        return _not_enough_nodes(state, job, spec, shape)
     ruled = refused(state, job, slot, spec, now_ms, brief=brief)
     if ruled is not None:
         return ruled
@@ -99,16 +70,68 @@ def explain(state: State, job: int, now_ms: int, *, brief: bool = False) -> Verd
         return licence if brief else _placed(state, licence, slot, shape, now_ms)
     if spec.groups:
         return groups_short(state, job, slot, class_id, spec, now_ms, 0 if brief else position(state, slot, shape))
-    fit = int(state.catalogue.shapes[shape, L.S_FIT])
+    fits = int(state.catalogue.shapes[shape, L.S_FIT]) >= spec.nodes
     if brief:
-        reason = Reason.RESOURCES if fit < spec.nodes else _why_overtaken(state)
-        return Verdict(job=job, reason=reason, message="")
+        return Verdict(job=job, reason=_why_overtaken(state) if fits else Reason.RESOURCES, message="")
     ahead = position(state, slot, shape)
     starts_at_ms, basis = forecast(state, slot, spec, shape, now_ms)
-    if fit >= spec.nodes:
+    if fits:
         return _overtaken(state, job, slot, shape, spec, now_ms, ahead, starts_at_ms, basis)
+    return msgspec.structs.replace(
+        _short_of_resources(state, job, spec, shape),
+        starts_at_ms=starts_at_ms, basis=basis, forecast_at_ms=_of_when(state, basis, now_ms), position=ahead,
+    )  # fmt: skip
+
+
+def _first_waiting(state: State, job: int, *, brief: bool) -> int | None:
+    """The entry of the first tasks that wait, of those that may start now if there are any; None: all its tasks run.
+
+    Raises:
+        EngineError: as `explain`.
+    """
+    slots = first_entries(state, job) if brief else entries_of(state, job)
+    if not slots.shape[0]:
+        runs = state.work.runs[: int(state.meta[L.M_RUN_TOP])]
+        if ((runs[:, L.R_NODES] > 0) & (runs[:, L.R_JOB] == job)).any():
+            return None
+        raise EngineError(f"job {job} neither waits nor runs in the engine: it has ended, or was never submitted")
+    waiting = slots[state.work.entries[slots, L.E_WHERE] == L.WHERE_BUCKET]
+    candidates = waiting if waiting.shape[0] else slots
+    return int(candidates[np.argmin(state.work.entries[candidates, L.E_FIRST])])
+
+
+def _not_enough_nodes(state: State, job: int, spec: ClassSpec, shape: int) -> Verdict:
+    """Fewer nodes are up than it needs of those that could hold it, even when they are empty."""
+    silent = state.plugins.unasked(spec.shape_key())
+    if silent:
+        return Verdict(
+            job=job, reason=Reason.CONSTRAINTS, helps=("hal status",),
+            message=f"filter '{silent[0]}' failed before it decided where such jobs may run: none of them "
+            "starts until it works again",
+        )  # fmt: skip
+    known = enough_known(state, spec, shape)
+    never = None if known else never_fits(state, spec)
+    if never is not None:
+        return never.verdict(job)
+    offers = () if known else offers_needed(state, spec)
+    if offers:
+        return Verdict(
+            job=job, reason=Reason.OFFER, asked=spec.nodes,
+            message=f"waits for {'a machine' if spec.nodes == 1 else 'machines'} that could be rented: "
+            f"{plural(len(offers), 'offer').partition(' ')[2]} {_listed(list(offers))}",
+        )  # fmt: skip
+    up = int(state.catalogue.shapes[shape, L.S_EVER])
+    return Verdict(
+        job=job, reason=Reason.NODES_DOWN, asked=0,
+        message=f"needs {plural(spec.nodes, 'node')}{_of_one(spec)}; of those that could hold it "
+        f"{up or 'none'} {'is' if up < 2 else 'are'} up",
+    )  # fmt: skip
+
+
+def _short_of_resources(state: State, job: int, spec: ClassSpec, shape: int) -> Verdict:
+    """Too few nodes have room for it now; without a forecast."""
+    fit = int(state.catalogue.shapes[shape, L.S_FIT])
     resource, asked, available, node = _shortage(state, spec, shape)
-    helps = (f"{plural(fit, 'node')} instead of {spec.nodes} would fit now",) if 0 < fit < spec.nodes else ()
     wanted, most = format_distinctly(resource, asked, available)
     what = plural(asked, "node") if resource == "nodes" else f"{wanted} {resource}"
     message = f"waits for {what}; the most free is {most}{f' on {node}' if node else ''}"
@@ -124,8 +147,7 @@ def explain(state: State, job: int, now_ms: int, *, brief: bool = False) -> Verd
     return Verdict(
         job=job, reason=Reason.RESOURCES, resource=resource, asked=asked, available=available, node=node,
         message=message,
-        starts_at_ms=starts_at_ms, basis=basis, forecast_at_ms=_of_when(state, basis, now_ms), position=ahead,
-        helps=helps,
+        helps=(f"{plural(fit, 'node')} instead of {spec.nodes} would fit now",) if 0 < fit < spec.nodes else (),
     )  # fmt: skip
 
 
