@@ -14,7 +14,7 @@ import resource
 import tempfile
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,18 @@ import numpy as np
 from hal.core.engine.classes import ClassSpec, Elsewhere
 from hal.core.engine.events import Event, JobsCancelled, JobsSubmitted
 from hal.core.engine.plan import START
-from hal.core.model import JobSpec, Outlook, Reason, SpecError, StepId, Verdict, from_json, spec_from_plain, to_json
+from hal.core.model import (
+    JobSpec,
+    Never,
+    Outlook,
+    Reason,
+    SpecError,
+    StepId,
+    Verdict,
+    from_json,
+    spec_from_plain,
+    to_json,
+)
 from hal.core.model.policy import Policy
 from hal.daemons.controller.api.front import GC_THRESHOLD
 from hal.planes.tasks import Arrival, Change, Submitter, TaskPlane
@@ -42,8 +53,10 @@ class Ready:
     def __init__(self) -> None:
         self.ready: deque[tuple[int, int, int]] = deque()
 
-    def impossible(self, request: ClassSpec) -> str:
-        return ""
+    def never_fits(
+        self, request: ClassSpec, without: Set[str] = frozenset(), only: Set[str] | None = None
+    ) -> Never | None:
+        return None
 
     def explain(self, job: int, now_ms: int) -> Verdict:
         return Verdict(job=job, reason=Reason.NONE, message="")

@@ -27,7 +27,7 @@ from hal.core.lifecycle.outcome import (
     attempt_end,
     refusal_end,
 )
-from hal.core.lifecycle.progress import TaskCounts, job_state
+from hal.core.lifecycle.progress import TaskCounts, counts_of, job_state
 from hal.core.lifecycle.task import TASK, TaskEvent
 
 __all__ = [
@@ -58,6 +58,7 @@ __all__ = [
     "after_attempt",
     "after_extension",
     "attempt_end",
+    "counts_of",
     "job_state",
     "refusal_end",
     "transition",

@@ -7,6 +7,8 @@ cancelled, succeeded.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Final
 
 from msgspec import Struct
@@ -82,7 +84,12 @@ _FURTHEST_FIRST: Final = (
 )
 
 
-_FIELDS_FURTHEST_FIRST: Final = tuple((state, _FIELDS[state]) for state in _FURTHEST_FIRST)
+def counts_of(states: Sequence[TaskState]) -> Callable[[TaskCounts], tuple[int, ...]]:
+    """What reads the numbers of tasks in these states, two at least, in this order and at once."""
+    return attrgetter(*(_FIELDS[state] for state in states))
+
+
+_counts_furthest_first: Final = counts_of(_FURTHEST_FIRST)
 
 
 def job_state(counts: TaskCounts) -> TaskState:
@@ -91,7 +98,7 @@ def job_state(counts: TaskCounts) -> TaskState:
     Raises:
         InternalError: there is no task at all.
     """
-    for state, field in _FIELDS_FURTHEST_FIRST:
-        if getattr(counts, field):
+    for state, count in zip(_FURTHEST_FIRST, _counts_furthest_first(counts), strict=True):
+        if count:
             return state
     raise InternalError("a job without tasks has no state")

@@ -6,7 +6,7 @@ equal sets are equal values with equal hashes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import ItemsView, Iterator, Mapping
 
 from hal.core.model.errors import SpecError, shown
 from hal.core.model.units import format_amount, is_size_unit, parse_amount, resource_name
@@ -64,6 +64,10 @@ class Resources(Mapping[str, int]):
 
     def __len__(self) -> int:
         return len(self._amounts)
+
+    def items(self) -> ItemsView[str, int]:
+        """At once: a Mapping's own looks each of them up."""
+        return self._amounts.items()
 
     def __hash__(self) -> int:
         return hash(tuple(self._amounts.items()))

@@ -7,8 +7,6 @@ garbage collector need not look at it, nor at the rows that are made of it (`gc=
 
 from __future__ import annotations
 
-from copy import copy
-
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -69,10 +67,7 @@ class LiveJob(Struct, kw_only=True, gc=False):
 
     def kept(self) -> LiveJob:
         """A copy that later changes of this one do not reach."""
-        other = copy(self)
-        other.active = self.active.copy()
-        other.counts = copy(self.counts)
-        return other
+        return replace(self, active=self.active.copy(), counts=replace(self.counts))
 
     def task_state(self, task: int) -> TaskState | None:
         """The state of one task; None when it ended through an attempt (its row says how) or does not exist."""

@@ -10,7 +10,7 @@ from itertools import chain
 from typing import Final, TypeVar
 
 from hal.core.engine.events import INF
-from hal.core.lifecycle import TaskCounts
+from hal.core.lifecycle import TaskCounts, counts_of
 from hal.core.model import TaskState
 from hal.planes.tasks.live.attempt import Attempt
 from hal.planes.tasks.live.figures import GroupFigures, QueueState, no_figures
@@ -57,10 +57,10 @@ def figures_of(draft: Draft, changed: Sequence[LiveJob], now_ms: int) -> Work[Gr
     """The figures of a draft; `changed` are the jobs of `draft.jobs_before` as they now are."""
     figures, pace = no_figures(), Pace(CHEAP_A_SLICE)
     by_id: dict[int, LiveJob] = {}
-    for job in changed:
+    for at, job in enumerate(changed, 1):
         by_id[job.id] = job
         _note(figures, draft.jobs_before[job.id], None if job.id in draft.ended_jobs else job)
-        if pace.over():
+        if not at % CHEAP_A_SLICE:
             yield
     for job_id in draft.new_jobs:
         if (new := by_id.get(job_id)) is not None:
@@ -137,10 +137,10 @@ def _note(figures: GroupFigures, before: LiveJob | None, after: LiveJob | None) 
         if before.state is not after.state:
             _add(figures.jobs, (queue, before.state), -1)
             _add(figures.jobs, (queue, after.state))
-        for state, field in _FIELDS:
-            change = getattr(now, field) - getattr(was, field)
-            if change:
-                _add(figures.tasks, (queue, state), change)
+        if was != now:
+            for state, fewer, more in zip(LIVE, _live_counts(was), _live_counts(now), strict=True):
+                if fewer != more:
+                    _add(figures.tasks, (queue, state), more - fewer)
         return
     for job, sign in ((before, -1), (after, 1)):
         if job is not None:
@@ -150,10 +150,10 @@ def _note(figures: GroupFigures, before: LiveJob | None, after: LiveJob | None) 
 
 
 def _live(counts: TaskCounts) -> Iterable[tuple[TaskState, int]]:
-    return ((state, count) for state, field in _FIELDS if (count := getattr(counts, field)))
+    return ((state, count) for state, count in zip(LIVE, _live_counts(counts), strict=True) if count)
 
 
-_FIELDS: Final = tuple((state, state.value.replace("-", "_")) for state in LIVE)
+_live_counts: Final = counts_of(LIVE)
 
 
 def _add(counts: dict[K, int], key: K, count: int = 1) -> None:
