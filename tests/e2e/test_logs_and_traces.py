@@ -4,20 +4,35 @@ from __future__ import annotations
 
 import json
 import shutil
+import struct
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
 
 import pytest
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+from hal.core.model import StepId
 from hal.core.model.trace_ids import job_span, run_span
+from hal.daemons.collector.reception import WIRE_SOCKET
+from hal.runtime.real_runtime import RealRuntime
+from hal.runtime.telemetry_sender import TelemetrySender
+from hal.wire.frames.telemetry import Spans
+from hal.wire.roles import Role
 from tests.e2e.conftest import LiveHal, new_home, until
+from tests.e2e.test_gates import READY, WAITING, Stage
 from tests.e2e.test_secrets import kill
+from tests.runtime.real_runtime import run_real
 
 pytestmark = pytest.mark.slow
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
+OTHER = "1" * 32
+EDGES = "2" * 32
+SENT = "3" * 32
 PARENT = "00f067aa0ba902b7"
 
 
@@ -69,6 +84,7 @@ def collected(receiver: Receiver) -> Iterator[LiveHal]:
     live = LiveHal(new_home())
     try:
         live.home.config.write_text(
+            "[gates.stage]\n[tracing]\nprocesses = 1.0\n"
             f'[observability.traces.otlp]\nendpoint = "{receiver.url}/v1/traces"\n'
             f'[observability.logs.otlp]\nendpoint = "{receiver.url}/v1/logs"\n'
         )
@@ -168,6 +184,84 @@ def test_spans_and_lines_reach_a_receiver_of_otlp(collected: LiveHal, receiver: 
     shown = json.loads(collected.run("trace", job, "-o", "json", check=True).out)
     assert (shown["trace_id"], shown["spans"][0]["parent_id"]) == (TRACE, PARENT)
     assert {span["span_id"] for span in shown["spans"]} == set(spans())
+
+
+def test_what_is_sent_has_gates_edges_and_the_attempt_before(
+    collected: LiveHal, receiver: Receiver, tmp_path: Path
+) -> None:
+    """A job waits for another one and at a gate, fails once and is tried again; both go on with traces of others."""
+    before = collected.run("submit", "--traceparent", f"00-{OTHER}-{PARENT}-01", "--", "true", check=True).out.strip()
+    stage = Stage(collected)
+    stage.answers[""] = WAITING
+    try:
+        failing = f"test -e {tmp_path}/tried || {{ touch {tmp_path}/tried; exit 3; }}"
+        ran = collected.run(
+            "submit", "--traceparent", f"00-{EDGES}-{PARENT}-01", "--after", f"afterok:{before}", "--gate", "stage",
+            "--retries", "1", "--", "sh", "-c", failing, check=True,
+        )  # fmt: skip
+        job = ran.out.strip()
+        until(lambda: "stage" in collected.run("why", job).out, "it waits at the gate")
+        stage.answers[""] = READY
+        collected.run("wait", job, check=True)
+    finally:
+        stage.close()
+
+    def spans() -> dict[str, Any]:
+        return {one.name: one for one in receiver.spans if one.trace_id.hex() == EDGES}  # type: ignore[attr-defined]
+
+    until(lambda: f"attempt {job}.0.2" in spans(), "the second attempt is sent")
+    found = spans()
+    whole = next(one for name, one in found.items() if name.startswith(f"job {job}"))
+    assert whole.parent_span_id.hex() == PARENT
+    assert [(link.trace_id.hex(), link.span_id.hex()) for link in whole.links] == [
+        (OTHER, job_span(OTHER, int(before)))
+    ]
+    second = found[f"attempt {job}.0.2"]
+    assert [link.span_id for link in second.links] == [found[f"attempt {job}.0.1"].span_id]
+    assert any(name.startswith("gate stage on n") for name in found)
+
+
+def test_a_job_that_began_its_trace_passes_it_on_where_the_site_wants_that(collected: LiveHal) -> None:
+    job, seen = collected.run("run", "--", "sh", "-c", "echo $HAL_JOB_ID $TRACEPARENT", check=True).out.split()
+    until(lambda: collected.run("trace", job).code == 0, "the trace is there")
+    trace_id = json.loads(collected.run("trace", job, "-o", "json", check=True).out)["trace_id"]
+    assert seen == f"00-{trace_id}-{run_span(trace_id, int(job), 0, 1)}-01"
+
+
+def test_a_span_that_a_process_sends_is_in_the_trace_and_at_the_receiver(
+    collected: LiveHal, receiver: Receiver, tmp_path: Path
+) -> None:
+    """What stands for an agent sends one below the run of a job's attempt."""
+    job = int(collected.run("submit", "--traceparent", f"00-{SENT}-{PARENT}-01", "--", "true", check=True).out)
+    collected.run("wait", job, check=True)
+    now_us = time.time_ns() // 1_000
+    below = Spans(
+        batch=0,
+        names=("copy inputs",),
+        traces=bytes.fromhex(SENT),
+        spans=bytes.fromhex("00000000000000aa"),
+        parents=bytes.fromhex(run_span(SENT, job, 0, 1)),
+        starts_us=struct.pack("<Q", now_us - 5_000),
+        ends_us=struct.pack("<Q", now_us),
+        statuses=b"\x01",
+        steps=(StepId(job, 0, 1, 0),),
+        fields=({"bytes": "1024"},),
+    )
+
+    async def main(runtime: RealRuntime) -> None:
+        sender = TelemetrySender(runtime, Role.AGENT, "n1")
+        sender.dial((f"unix:{collected.home.socket_dir() / WIRE_SOCKET}",))
+        sending = runtime.spawn_task(sender.run(), "sender")
+        sender.spans(below)
+        await sender.flush(10_000)
+        sending.cancel()
+
+    run_real(tmp_path, main)
+    until(lambda: "copy inputs" in collected.run("trace", str(job)).out, "it is shown")
+    until(lambda: any(one.name == "copy inputs" for one in receiver.spans), "it is sent")  # type: ignore[attr-defined]
+    shown = json.loads(collected.run("trace", str(job), "-o", "json", check=True).out)["spans"]
+    (copied,) = [span for span in shown if span["name"] == "copy inputs"]
+    assert (copied["parent_id"], copied["attributes"]["hal.sender"]) == (run_span(SENT, job, 0, 1), "n1")
 
 
 def test_the_output_of_a_job_outlives_its_node(collected: LiveHal) -> None:

@@ -263,7 +263,8 @@ def _row(values: Any, known: Mapping[int, SpecPart], *, asked: bool) -> EndedAtt
     message = row[_MESSAGE_AT]
     row.append(len(message) >= MAX_MESSAGE and message.endswith("…"))
     if asked and spec is not None:
-        row.append(Asked(submit_ms, eligible_ms, walltime_ms, spec.amounts(row[_TASK_AT])))
+        amounts = spec.amounts(row[_TASK_AT])
+        row.append(Asked(submit_ms, eligible_ms, walltime_ms, amounts, spec.span, spec.jobs(), bool(spec.gates)))
     return EndedAttempt(*row)
 
 

@@ -53,6 +53,8 @@ class TracesSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         float,
         Meta(description="share of traces that are sent to the receiver, 0 to 1; failed attempts are sent anyway"),
     ] = 1.0
+    days: Annotated[int, Meta(description="how long spans that processes send are kept; at least 1")] = 7
+    spans: Annotated[int, Meta(description="and at most so many; the oldest go first")] = 1_000_000
     otlp: OtlpSection = OtlpSection()
 
 
@@ -72,6 +74,8 @@ def check_traces(section: TracesSection) -> None:
     """
     if not 0 <= section.sample <= 1:
         raise SpecError(f"observability.traces.sample: {section.sample} is out of range", hint="between 0 and 1")
+    check_range("observability.traces.days", section.days, 1, MAX_DAYS)
+    check_range("observability.traces.spans", section.spans, 1_000, 1_000_000_000)
     _check_otlp("observability.traces.otlp", section.otlp)
 
 

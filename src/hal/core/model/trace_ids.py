@@ -10,6 +10,7 @@ from typing import Final
 
 from hal.core.model.trace_context import trace_id_of
 
+TRACE_CHARS: Final = 32
 SPAN_BYTES: Final = 8
 RUN: Final = "run"
 """Of the processes of an attempt."""
@@ -43,6 +44,11 @@ def below_job(traceparent: str, job: int) -> str:
     """
     trace_id = trace_id_of(traceparent)
     return _below(traceparent, trace_id, job_span(trace_id, job))
+
+
+def begun_by_job(trace_id: str, job: int) -> str:
+    """The `traceparent` for what is below the span of a job that began its trace; it is sampled."""
+    return f"00-{trace_id}-{job_span(trace_id, job)}-01"
 
 
 def below_run(traceparent: str, job: int, task: int, attempt: int) -> str:

@@ -12,7 +12,7 @@ from hal.planes.observability.logs.part import LogsPart
 from hal.planes.observability.part import Part
 from hal.planes.observability.samples.attempt_gpus import AttemptGpus
 from hal.planes.observability.samples.part import Samples
-from hal.planes.observability.telemetry import LINES, VALUES
+from hal.planes.observability.telemetry import LINES, SPANS, VALUES
 from hal.planes.observability.traces.part import TracesPart
 from hal.rest.controller_client import ControllerClient
 from hal.rest.dialling import UNIX
@@ -39,7 +39,8 @@ def assemble(runtime: Runtime, section: ObservabilitySection) -> Collector:
         samples=AttemptGpus(runtime, collector.samples).of,
     )
     collector.controller = controller
-    collector.traces = TracesPart(runtime, collector.history, section.traces)
+    collector.traces = TracesPart(runtime, collector.directory, collector.history, section.traces, controller)
+    reception.received(SPANS, collector.traces.take)
     collector.logs = LogsPart(
         runtime, collector.directory / "logs", section.logs, home_logs=home.log_file(runtime.name).parent
     )

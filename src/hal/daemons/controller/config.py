@@ -47,6 +47,7 @@ from hal.daemons.controller.config_sections import (
     SERVER,
     STORE,
     TOPOLOGY,
+    TRACING,
     AuditSection,
     NotificationsSection,
     RelayMode,
@@ -107,6 +108,8 @@ class Config(Struct, frozen=True, kw_only=True):
     audit: AuditSection = AuditSection()
     leases: LeaseTimes = LeaseTimes()
     notifications: NotificationsSection = NotificationsSection()
+    traced_share: float = 0.0
+    """Of traces of jobs without a `traceparent`: those whose processes get TRACEPARENT."""
     topology_file: str = ""
     """Where the topology is declared; empty: nowhere."""
     topology_levels: tuple[str, ...] = ()
@@ -191,6 +194,7 @@ def _config(file: Sections) -> Config:
         audit=file[AUDIT],
         leases=lease_times(file[LEASES]),
         notifications=file[NOTIFICATIONS],
+        traced_share=file[TRACING].processes,
         topology_file=topology.file,
         topology_levels=topology.levels,
         topology=_topology_of_labels(topology),

@@ -475,6 +475,27 @@ class TopologySection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     ] = True
 
 
+class TracingSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[tracing]`"""
+
+    processes: Annotated[
+        float,
+        Meta(
+            description="share of the traces, 0 to 1, of jobs without a `traceparent` whose processes get TRACEPARENT "
+            "all the same"
+        ),
+    ] = 0.0
+
+
+def check_tracing(section: TracingSection) -> None:
+    """
+    Raises:
+        SpecError: it is no share.
+    """
+    if not 0 <= section.processes <= 1:
+        raise SpecError(f"tracing.processes: {section.processes} is out of range", hint="between 0 and 1")
+
+
 def check_topology(section: TopologySection) -> None:
     """
     Raises:
@@ -560,8 +581,17 @@ NOTIFICATIONS: Final = Section(
     check=check_notifications_section,
 )
 
+TRACING: Final = Section(
+    name="tracing",
+    kind=TracingSection,
+    reader=CONTROLLER,
+    about="Which jobs' processes go on with the trace of their job ([docs/logs-and-traces.md]"
+    "(../docs/logs-and-traces.md#traces)).",
+    check=check_tracing,
+)
 SECTIONS: Final[tuple[Section[Any], ...]] = (
-    ENGINE, SERVER, STORE, ACCESS, AUDIT, LEASES, RETENTION, READERS, FILES, TOPOLOGY, NOTIFICATIONS, NODE, SUPERVISION,
+    ENGINE, SERVER, STORE, ACCESS, AUDIT, LEASES, RETENTION, READERS, FILES, TOPOLOGY, TRACING, NOTIFICATIONS, NODE,
+    SUPERVISION,
     OBSERVABILITY,
     WEB,
 )  # fmt: skip

@@ -206,6 +206,7 @@ class Controller:
             gc.enable()
         granted_ms = int(loaded.meta.get(LEASE_GRANTED, 0))
         self._plane.set_addresses(_reached_at(self._config, self._runtime))
+        self._plane.set_traced_share(self._config.traced_share)
         await self._begin(policy, over, granted_ms)
         self._agents.leases.count_from_election(self._plane.nodes, granted_ms)
         await self._agents.forgetting.load()

@@ -190,6 +190,10 @@ class TaskPlane:
         """Variables that say to a step where this HAL is reached from other machines."""
         self._table.reached_at = variables
 
+    def set_traced_share(self, share: float) -> None:
+        """Of the traces of jobs without a `traceparent`, 0 to 1: those that their processes go on with."""
+        self._table.traced_share = share
+
     def identify(self, fresh: str, secret: str) -> None:
         """This HAL is `fresh` (32 random hex digits) for good, unless an earlier start has named it already; so with
         the secret by which it knows its steps. Tokens of attempts that begin from now on end differently."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from hal.core.model.trace_ids import below_job, below_run, job_span, run_span, share_of
+from hal.core.model.trace_ids import begun_by_job, below_job, below_run, job_span, run_span, share_of
 from hal.planes.observability.history.reading import KeptAttempt
 from hal.planes.observability.traces.spans import GateNote, Known, Status, live_attempt, spans_of_attempt, spans_of_job
 
@@ -96,6 +96,13 @@ def test_a_step_goes_on_below_the_run_of_its_attempt() -> None:
     of_job = below_job(f"00-{TRACE}-00f067aa0ba902b7-00", 42)
     assert of_job == f"00-{TRACE}-{job_span(TRACE, 42)}-00"
     assert below_run(of_job, 42, 7, 2) == f"00-{TRACE}-{run_span(TRACE, 42, 7, 2)}-00"
+
+
+def test_a_job_that_began_its_trace_is_the_parent_of_its_runs() -> None:
+    """It is sampled."""
+    of_job = begun_by_job(TRACE, 42)
+    assert of_job == f"00-{TRACE}-{job_span(TRACE, 42)}-01"
+    assert below_run(of_job, 42, 7, 2) == f"00-{TRACE}-{run_span(TRACE, 42, 7, 2)}-01"
 
 
 def test_a_traceparent_that_a_job_sets_itself_is_left_as_it_is() -> None:

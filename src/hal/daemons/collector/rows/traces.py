@@ -15,7 +15,6 @@ from hal.planes.observability.history.reading import KeptAttempt
 from hal.planes.observability.history.usage import Wanted
 from hal.planes.observability.traces.spans import (
     DEPENDENCY,
-    GateNote,
     Known,
     Span,
     SpanLink,
@@ -35,7 +34,6 @@ MAX_ATTEMPTS: Final = 2_000
 PAGE: Final = 2_000
 MAX_PAGES: Final = 50
 """Of attempts that are looked through for one task."""
-MAX_EVENTS: Final = 1_000
 MAX_DEPENDENCIES: Final = 32
 PARENT_AT: Final = slice(36, 52)
 """Of a traceparent: the id of the span."""
@@ -73,16 +71,6 @@ class _Tasks(Struct, frozen=True):
     tasks: tuple[_Task, ...] = ()
 
 
-class _Event(Struct, frozen=True):
-    at_ms: int
-    kind: str
-    payload: dict[str, Any] = {}
-
-
-class _Events(Struct, frozen=True):
-    events: tuple[_Event, ...] = ()
-
-
 async def get_trace(collector: Collector, call: Call) -> TraceView:
     """Spans of a job; another user's is as if it did not exist."""
     text, visit = call.path("job"), call.visit
@@ -105,7 +93,16 @@ async def get_trace(collector: Collector, call: Call) -> TraceView:
     running: list[Span] = []
     if known is not None and known.end_ms is None:
         running = await _running(collector, facts, attempts, task, limit)
-    return TraceView(job=text, trace_id=trace_id, spans=spans_of_job(facts, attempts, running), truncated=truncated)
+    spans = spans_of_job(facts, attempts, running)
+    if collector.traces is not None:
+        there = {span.span_id for span in spans}
+        sent = await collector.traces.sent_of_job(job, trace_id, of_none=not me)
+        spans += [
+            span
+            for span in sent
+            if span.span_id not in there and (task is None or span.attributes.get("hal.task", task) == task)
+        ]
+    return TraceView(job=text, trace_id=trace_id, spans=spans, truncated=truncated)
 
 
 async def _attempts(
@@ -130,19 +127,15 @@ async def _known(
     collector: Collector, job: int, trace_id: str, known: _Job | None, attempts: Sequence[KeptAttempt], me: str
 ) -> Known:
     spec = known.spec if known is not None else {}
-    events = await _ask(collector, "/v1/events", _Events, {"job": str(job), "limit": str(MAX_EVENTS)})
-    gates = [
-        GateNote(event.at_ms, *(str(one.get(key, "")) for key in ("id", "node", "gate", "state", "reason")))
-        for event in (events.events if events is not None else ())
-        if event.kind == "attempts-gated"
-        for one in event.payload.get("attempts", ())
-    ]
+    gates = await collector.traces.gates_of(job) if collector.traces is not None else []
+    first = attempts[0] if attempts else None
+    dependencies = spec.get("dependencies") or [{"job": one} for one in (first.after_jobs if first else ())]
     return Known(
         job=job,
         trace_id=trace_id,
         name=known.name if known is not None else attempts[0].name if attempts else "",
-        parent_id=str(spec.get("traceparent", ""))[PARENT_AT],
-        links=await _links(collector, spec.get("dependencies") or (), me),
+        parent_id=str(spec.get("traceparent", ""))[PARENT_AT] or (first.parent_span if first else ""),
+        links=await _links(collector, dependencies, me),
         gates=gates,
         submit_ms=known.submit_ms if known is not None else attempts[0].submit_ms if attempts else None,
         ended_ms=known.end_ms if known is not None else None,

@@ -23,6 +23,12 @@ class AskedRow(Struct, frozen=True):
     eligible_ms: int = 0
     walltime_ms: int | None = None
     nodes: tuple[NodesAsked, ...] = ()
+    span: str = ""
+    """Below which it was submitted; empty: it began its trace."""
+    jobs: tuple[str, ...] = ()
+    """For which it waited."""
+    gated: bool = False
+    """Its attempts wait at gates."""
 
 
 NOTHING_ASKED: Final = AskedRow()

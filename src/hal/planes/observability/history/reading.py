@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
+from hal.planes.observability.history.feed_rows import NodesAsked
 from hal.planes.observability.history.levels import Level
 from hal.planes.observability.history.recording import read_kept
 from hal.planes.observability.history.tables import STATES
@@ -69,6 +70,26 @@ class KeptAttempt(Struct, frozen=True, kw_only=True, gc=False):
     """A part of it was."""
     measured_energy_j: float
     price: float | None
+    parent_span: str = ""
+    """The span below which its job was submitted; empty: it began the trace."""
+    after_jobs: tuple[str, ...] = ()
+    """Jobs for which its job waited."""
+    gated: bool = False
+    """Its attempts wait at gates."""
+
+
+class AskedText(Struct, frozen=True, array_like=True):
+    """What a job asked for, as `details.asked` has it."""
+
+    walltime_ms: int | None
+    nodes: tuple[NodesAsked, ...]
+    span: str = ""
+    jobs: tuple[str, ...] = ()
+    gated: bool = False
+
+
+NOTHING_KNOWN: Final = AskedText(None, ())
+_ASKED: Final = msgspec.json.Decoder(AskedText)
 
 
 _COLUMNS: Final = (
@@ -122,31 +143,30 @@ def _attempt(row: Sequence[Any]) -> KeptAttempt:
         trace_id, message,
     ) = row  # fmt: skip
     nodes = tuple(msgspec.json.decode(places))
-    walltime_ms, amounts = _asked(asked_text, len(nodes))
+    asked = NOTHING_KNOWN if asked_text is None else _ASKED.decode(asked_text)
+    amounts = _amounts(asked, len(nodes))
     usage = msgspec.json.decode(usage_text) if usage_text else {}
     return KeptAttempt(
         id=number, job=str(job), task=task, attempt=attempt, state=STATES[state], name=name, queue=queue,
         account=account, user=user, trace_id=trace_id, nodes=nodes, submit_ms=submit_ms, eligible_ms=eligible_ms,
         allocated_ms=allocated_ms, start_ms=start_ms, end_ms=end_ms, retries=retries, cause=cause, exit_code=exit_code,
         signal=signal, message=message, cpu=amounts.get("cpu", 0), memory_bytes=amounts.get("memory", 0),
-        gpu=amounts.get("gpu", 0), walltime_ms=walltime_ms, wait_ms=wait_ms, ran_ms=ran_ms, core_ms=core_ms,
+        gpu=amounts.get("gpu", 0), walltime_ms=asked.walltime_ms, wait_ms=wait_ms, ran_ms=ran_ms, core_ms=core_ms,
         cpu_ms=cpu_ms, partly_counted=bool(partly_counted), peak_bytes=peak_bytes, gpu_ms=gpu_ms,
         gpu_used_ms=gpu_used_ms if gpu_counted_ms else None, gpu_counted_ms=gpu_counted_ms,
         read_bytes=usage.get("read_bytes", 0),
         written_bytes=usage.get("written_bytes", 0), energy_j=energy_mj / 1_000, energy_measured=measured_energy_mj > 0,
         measured_energy_j=measured_energy_mj / 1_000,
-        price=None if price_micro is None else price_micro / 1_000_000,
+        price=None if price_micro is None else price_micro / 1_000_000, parent_span=asked.span, after_jobs=asked.jobs,
+        gated=asked.gated,
     )  # fmt: skip
 
 
-def _asked(text: str | None, nodes: int) -> tuple[int | None, dict[str, int]]:
-    """Walltime, and amounts of all nodes together."""
-    if text is None:
-        return None, {}
-    walltime_ms, kinds = msgspec.json.decode(text)
+def _amounts(asked: AskedText, nodes: int) -> dict[str, int]:
+    """Of all nodes together."""
     total: dict[str, int] = {}
-    for kind in kinds:
-        count = nodes if len(kinds) == 1 else kind["nodes"]
-        for name, amount in kind["amounts"].items():
+    for kind in asked.nodes:
+        count = nodes if len(asked.nodes) == 1 else kind.nodes
+        for name, amount in kind.amounts.items():
             total[name] = total.get(name, 0) + amount * count
-    return walltime_ms, total
+    return total

@@ -15,7 +15,7 @@ import msgspec
 
 from hal.planes.observability.history.costing import Costing, KnownNode
 from hal.planes.observability.history.facts import NOT_SAMPLED, Measured, Sampled, measure
-from hal.planes.observability.history.feed_rows import FeedPage, FeedRow
+from hal.planes.observability.history.feed_rows import AskedRow, FeedPage, FeedRow
 from hal.planes.observability.history.levels import LENGTH_MS, Level
 from hal.planes.observability.history.tables import (
     ATTEMPT_COLUMNS,
@@ -181,12 +181,19 @@ def _details(row: FeedRow) -> tuple[int | str | None, ...]:
         row.retries,
         row.exit_code,
         row.signal,
-        None if asked is None else msgspec.json.encode([asked.walltime_ms, asked.nodes]).decode(),
+        None if asked is None else msgspec.json.encode(_asked(asked)).decode(),
         msgspec.json.encode(row.usage).decode() if row.usage else None,
         row.cause,
         row.trace_id,
         row.message[:MAX_MESSAGE],
     )
+
+
+def _asked(asked: AskedRow) -> list[object]:
+    """In the order in which `reading.AskedText` has it."""
+    if not (asked.span or asked.jobs or asked.gated):
+        return [asked.walltime_ms, asked.nodes]
+    return [asked.walltime_ms, asked.nodes, asked.span, asked.jobs, asked.gated]
 
 
 def _note_lost(

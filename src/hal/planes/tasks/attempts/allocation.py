@@ -214,7 +214,7 @@ def order_start(table: JobTable, job: LiveJob, attempt: Attempt, only: Collectio
             group = job.spec.groups[place]
             key = (job.id + OF_GROUPS * (1 + place)) * (1 if key > 0 else -1)
         if key not in orders.templates:
-            template = step_template(job, table.step_secret, table.reached_at, group)
+            template = step_template(job, table.step_secret, table.reached_at, group, table.traced_share)
             if extension:
                 template = extension_template(template, job.active.get(BASE), table.address_of)
             orders.templates[key] = template if key > 0 else holding_template(template)

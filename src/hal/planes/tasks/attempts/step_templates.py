@@ -20,7 +20,7 @@ from hal.core.model.job import Group
 from hal.core.model.path_patterns import expand_path, values_of_job
 from hal.core.model.rank_variables import MASTER_ADDR, MASTER_PORT
 from hal.core.model.step_token import job_key
-from hal.core.model.trace_ids import below_job
+from hal.core.model.trace_ids import TRACE_CHARS, begun_by_job, below_job, share_of
 from hal.planes.tasks.live.attempt import Attempt
 from hal.planes.tasks.live.job import LiveJob
 from hal.wire.frames.agent_keeper import StepTemplate, TemplateGate, TemplateProbe, TemplateService
@@ -64,13 +64,20 @@ def extension_template(template: StepTemplate, base: Attempt | None, address_of:
     return replace(template, env=env, ranks=False, hostfile=0)
 
 
-def step_template(job: LiveJob, secret: str, reached_at: Mapping[str, str], group: Group | None = None) -> StepTemplate:
+def step_template(
+    job: LiveJob,
+    secret: str,
+    reached_at: Mapping[str, str],
+    group: Group | None = None,
+    traced_share: float = 0.0,
+) -> StepTemplate:
     """Command, limits and variables of the job's steps; the keeper adds those of the single step.
 
     Args:
         secret: by which this HAL knows its steps.
         reached_at: variables that say where it is reached from other machines.
         group: on whose nodes they are, of a job with several.
+        traced_share: of the traces of jobs without a `traceparent`: those that their steps go on with.
     """
     spec, request = job.spec, job.spec.request if group is None else group.request
     cpu_milli, memory_bytes = request.get("cpu", 0), request.get("memory", 0)
@@ -103,6 +110,8 @@ def step_template(job: LiveJob, secret: str, reached_at: Mapping[str, str], grou
         env |= job_variables(spec.dialect, job.id, name=env["HAL_JOB_NAME"], queue=job.queue, spec=spec)
     if spec.traceparent:
         env["TRACEPARENT"] = below_job(spec.traceparent, job.id)
+    elif traced_share and _goes_on(job, env, traced_share):
+        env["TRACEPARENT"] = begun_by_job(job.trace_id, job.id)
     signal = spec.signal
     stdin, stdout, stderr = _streams(spec, job)
     return StepTemplate(
@@ -168,6 +177,12 @@ def _file_gates(spec: JobSpec) -> tuple[TemplateGate, ...]:
         TemplateGate(FILES_GATE, phase, STAGE_MS, GatePolicy.WAIT, argument)
         for phase in (GatePhase.PREPARING, GatePhase.FINALISING)
     )
+
+
+def _goes_on(job: LiveJob, env: Mapping[str, str], traced_share: float) -> bool:
+    """Whether steps go on with the trace that their job has begun."""
+    known = "TRACEPARENT" not in env and len(job.trace_id) == TRACE_CHARS
+    return known and share_of(job.trace_id) < traced_share
 
 
 def _streams(spec: JobSpec, job: LiveJob) -> tuple[str, str, str]:

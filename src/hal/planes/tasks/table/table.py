@@ -153,6 +153,8 @@ class JobTable:
         """By which this HAL knows its steps (see `step_token`): random, kept from the first start that needs it on."""
         self.reached_at: dict[str, str] = {}
         """Variables that say to a step where this HAL is reached from other machines; as the controller was started."""
+        self.traced_share = 0.0
+        """Of the traces of jobs without a `traceparent`, 0 to 1: those that their processes go on with."""
         self.draft = Draft(self.interning, self.next_id)
         self.worklist = Worklist()
         """What follows from changes and was not applied at once; see `table.propagation`."""
