@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -87,6 +88,56 @@ def test_all_groups_start_together() -> None:
     scheduler.feed(with_groups(1, [DRIVER, ({"cpu": 4000, "gpu": 4000}, 3)]))
     scheduler.run(0)
     assert where(state) == {(1, 0): ["c0"], (1, 1): ["g0", "g1", "g2"]}
+
+
+@pytest.mark.parametrize("backfill", list(Backfill))
+def test_a_group_job_waits_for_its_instant_and_a_short_filler_passes(backfill: Backfill) -> None:
+    """GPU nodes come free at 10 s, the CPU node at 20 s. Whatever the backfill, nothing starts before; where there is
+    backfill, a filler of 9 s runs on the GPU node meanwhile, and one of 11 s does not."""
+    state, _, scheduler = engine(EngineConfig(backfill=backfill), CPU_NODES[0], GPU_NODES[0])
+    gpu = (Requirement("kind", Match.IN, ("gpu",)),)
+    scheduler.feed(job(1, 8000, constraints=gpu, walltime_ms=10_000))
+    scheduler.feed(job(2, 4000, walltime_ms=20_000))
+    scheduler.run(0)
+    scheduler.feed(with_groups(3, [({"cpu": 4000}, 1), ({"gpu": 4000, "cpu": 8000}, 1)], walltime_ms=5_000))
+    scheduler.run(0)
+    scheduler.feed(ended(1))
+    scheduler.feed(job(4, 8000, walltime_ms=11_000))
+    scheduler.feed(job(5, 8000, walltime_ms=9_000))
+    scheduler.run(10_000)
+    assert set(where(state)) == ({(2, 0)} if backfill is Backfill.NONE else {(2, 0), (5, 0)})
+    scheduler.feed(ended(2) if backfill is Backfill.NONE else ended(2, 5))
+    scheduler.run(19_000)
+    assert {(3, 0), (3, 1)} <= set(where(state))
+
+
+def test_a_job_that_comes_later_is_planned_around_all_groups() -> None:
+    """Conservative: groups are reserved 10 s to 15 s on both nodes, so a gang of both, of 20 s, is reserved 15 s."""
+    state, _, scheduler = engine(EngineConfig(backfill=Backfill.CONSERVATIVE), CPU_NODES[0], GPU_NODES[0])
+    scheduler.feed(job(1, 8000, walltime_ms=10_000))
+    scheduler.run(0)
+    scheduler.feed(with_groups(2, [({"cpu": 4000}, 1), ({"gpu": 1000}, 1), ({"cpu": 1}, 1)], walltime_ms=5_000))
+    scheduler.feed(with_groups(3, [({"cpu": 4000}, 1), ({"gpu": 1000, "cpu": 8000}, 1)], walltime_ms=5_000))
+    scheduler.feed(job(4, 4000, gang=2, walltime_ms=20_000))
+    scheduler.run(0)
+    assert reserved_at(state, 2) == set()  # three nodes of two: nobody waits for it
+    assert reserved_at(state, 3) == {10_000}
+    assert reserved_at(state, 4) == {15_000}
+
+
+def test_what_ranks_before_moves_the_reservations_of_all_groups() -> None:
+    """Better work that needs the GPU node alone takes its time: both groups are reserved later, at one instant."""
+    state, _, scheduler = engine(
+        EngineConfig(order="priority", backfill=Backfill.CONSERVATIVE), CPU_NODES[0], GPU_NODES[0]
+    )
+    scheduler.feed(job(1, 8000, walltime_ms=10_000))
+    scheduler.run(0)
+    scheduler.feed(with_groups(2, [({"cpu": 4000}, 1), ({"gpu": 1000, "cpu": 8000}, 1)], walltime_ms=5_000))
+    scheduler.run(0)
+    assert reserved_at(state, 2) == {10_000}
+    scheduler.feed(job(3, 8000, walltime_ms=30_000, priority=5))
+    scheduler.run(1)
+    assert (reserved_at(state, 3), reserved_at(state, 2)) == ({10_000}, {40_000})
 
 
 def test_none_starts_where_one_group_lacks_a_node() -> None:
@@ -224,6 +275,9 @@ class Judge:
             for task in mine:
                 assert len(found[number, task]) == parts[task][1]
         self._free_at(runs, found, now)  # raises where a node is over-packed
+        if state.keeps_timelines:
+            self._check_plan(state, runs, found, now)
+            return
         for number in {int(one["job"]) for one in reservations(state) if one["kind"] == L.KIND_RESERVED}:
             if len(self.jobs[number]) > 1:
                 assert reserved_at(state, number) == {self._earliest(state, runs, found, number, now)}
@@ -239,6 +293,65 @@ class Judge:
                     free[name][resource] = free[name].get(resource, 0) - amount
         assert all(amount >= 0 for amounts in free.values() for amount in amounts.values())
         return free
+
+    def _check_plan(self, state: State, runs: Any, found: dict[tuple[int, int], list[str]], now: int) -> None:
+        """All groups of a job are reserved the same instant or none is, on nodes of their own, and no plan over-packs
+        any node."""
+        for number in {int(one["job"]) for one in reservations(state) if one["kind"] != L.KIND_NEVER}:
+            mine = [one for one in reservations(state) if one["job"] == number]
+            assert len({(int(one["start_ms"]), int(one["kind"])) for one in mine}) == 1
+            on = [name for one in mine for name in self._nodes_of(state, one)]
+            assert len(set(on)) == len(on) == sum(nodes for _, nodes in self.jobs[number])
+            assert [len(self._nodes_of(state, one)) for one in mine] == [nodes for _, nodes in self.jobs[number]]
+        uses = self._uses(state, runs, found)
+        for at in {now, *(use[1] for use in uses)}:
+            for name, node in self.nodes.items():
+                self._left(name, node, uses, at, now)
+
+    def _uses(self, state: State, runs: Any, found: dict[tuple[int, int], list[str]]) -> list[tuple[Any, ...]]:
+        """Who takes what of which node, from when until when: what runs, and what is reserved."""
+        uses: list[tuple[Any, ...]] = []
+        for run in runs:
+            number, task = int(run["job"]), int(run["task"])
+            end = int(run["start_ms"]) + self.walltime[number]
+            uses += [(name, int(run["start_ms"]), end, self.jobs[number][task][0]) for name in found[number, task]]
+        seen: dict[int, int] = {}
+        for one in reservations(state):
+            number = int(one["job"])
+            task = seen[number] = seen.get(number, -1) + 1
+            if one["kind"] == L.KIND_RESERVED:
+                begin = int(one["start_ms"])
+                request = self.jobs[number][task][0]
+                uses += [
+                    (name, begin, begin + self.walltime[number], request, number) for name in self._nodes_of(state, one)
+                ]
+        return uses
+
+    @staticmethod
+    def _left(name: str, node: NodeSpec, uses: list[tuple[Any, ...]], at: int, now: int) -> dict[str, int]:
+        free = dict(node.capacity)
+        for use in uses:
+            if use[0] == name and use[1] <= at < use[2]:
+                for resource, amount in use[3].items():
+                    free[resource] = free.get(resource, 0) - amount
+        assert node.health is not Health.UP or at <= now or all(amount >= 0 for amount in free.values())
+        return free
+
+    def earliest_beside(self, state: State, number: int, now: int) -> int:
+        """When all its groups fit for its whole walltime, beside what runs and what others are reserved: every instant
+        at which something ends is tried."""
+        uses = [use for use in self._uses(state, running(state), where(state)) if use[4:] != (number,)]
+        walltime = self.walltime[number]
+        edges = sorted({now, *(use[1] for use in uses), *(use[2] for use in uses)})
+        for at in (edge for edge in edges if edge >= now):
+            inside = [edge for edge in edges if at <= edge < at + walltime]
+            free: dict[str, dict[str, int]] = {}
+            for name, node in self.nodes.items():
+                left = [self._left(name, node, uses, edge, now) for edge in inside]
+                free[name] = {resource: min(one.get(resource, 0) for one in left) for resource in ("cpu", "gpu")}
+            if self._matches(number, free):
+                return at
+        return INF
 
     def _earliest(self, state: State, runs: Any, found: dict[tuple[int, int], list[str]], number: int, now: int) -> int:
         others = {name for one in reservations(state) if one["job"] != number for name in self._nodes_of(state, one)}
@@ -302,12 +415,28 @@ STEPS = st.lists(
 )
 
 
+BUSY_PARTS = st.tuples(st.sampled_from(REQUESTS[1:]), st.integers(1, 3))
+BUSY_JOBS = st.tuples(
+    st.one_of(
+        st.lists(BUSY_PARTS, min_size=1, max_size=1),
+        st.lists(BUSY_PARTS, min_size=2, max_size=3),
+        st.lists(BUSY_PARTS, min_size=2, max_size=3),
+    ),
+    st.sampled_from([2_000, 5_000, 10_000, 40_000]),
+    st.sampled_from([0, 0, 0, 1]),
+)
+BUSY_STEPS = st.tuples(st.lists(st.tuples(st.just("submit"), BUSY_JOBS), min_size=5, max_size=12), STEPS).map(
+    lambda both: both[0] + both[1][:15]
+)
+"""The cluster is full before anything else happens."""
+
+
 class World:
     """Engines side by side on the same events, and the judge."""
 
-    def __init__(self, backfill: Backfill, placement: str, slice_work: int) -> None:
+    def __init__(self, backfill: Backfill, placement: str, slice_work: int, most: int = 10) -> None:
         nodes = [*CPU_NODES, *GPU_NODES, NodeSpec("big", {"cpu": 16_000})]
-        common = {"backfill": backfill, "placement": placement}
+        common: dict[str, Any] = {"backfill": backfill, "placement": placement, "reservations": most}
         configs = (
             EngineConfig(**common),
             EngineConfig(**common, parking=False),
@@ -339,6 +468,10 @@ class World:
     def running(self) -> list[int]:
         """Jobs that run."""
         return sorted({number for number, _ in where(self.states[0])})
+
+    def running_of(self, number: int) -> bool:
+        """Whether a job runs."""
+        return number in self.running()
 
     def end(self, number: int, *, requeue: bool = False) -> None:
         """All groups of a job end."""
@@ -377,6 +510,11 @@ class World:
                 if len(parts) > 1
                 else JobsSubmitted(with_groups(number, parts, **columns).rows, (ClassSpec(*parts[0]),))
             )
+            if priority == 0 and self.states[0].keeps_timelines:
+                self.settle()
+                found = reserved_at(self.states[0], number)
+                if found and not self.running_of(number) and min(found) >= 0:
+                    assert found == {self.judge.earliest_beside(self.states[0], number, self.now)}
         elif what == "wait":
             self.advance(self.now + value)
         elif what in ("end", "requeue") and runs:
@@ -411,7 +549,26 @@ def test_safety_groups_start_together_when_the_judge_says(
 ) -> None:
     """Whatever happens, no job is half-started, reservations are those of a plain search over all releases, and work
     that has one starts by then; in the end, all that could ever start has run."""
-    world = World(backfill, placement, slice_work)
+    play(World(backfill, placement, slice_work), steps)
+
+
+@given(
+    BUSY_STEPS,
+    st.sampled_from([(Backfill.CONSERVATIVE, 10), (Backfill.TOP_K, 1), (Backfill.TOP_K, 2)]),
+    st.sampled_from(["first-fit", "best-fit"]),
+    st.integers(1, 60),
+)
+@settings(max_examples=examples(300), deadline=None)
+def test_safety_groups_are_planned_ahead_as_other_jobs(
+    steps: list[tuple[str, Any]], backfill: tuple[Backfill, int], placement: str, slice_work: int
+) -> None:
+    """Groups are reserved together, no plan over-packs a node, who comes last gets the earliest instant that a search
+    over all instants finds, and work starts by its reservation; in the end, all that could ever start has run."""
+    play(World(backfill[0], placement, slice_work, backfill[1]), steps)
+
+
+def play(world: World, steps: list[tuple[str, Any]]) -> None:
+    """Take all steps, and then let everything run."""
     world.settle()
     for what, value in steps:
         world.step(what, value)

@@ -68,7 +68,7 @@ def widths(job: dict[str, Any]) -> list[tuple[int, int, int]]:
 
 
 @pytest.mark.slow
-@given(JOBS, st.sampled_from([Backfill.NONE, Backfill.EASY, Backfill.EASY_SJBF]), st.booleans())
+@given(JOBS, st.sampled_from(list(Backfill)), st.booleans())
 @settings(max_examples=examples(40), deadline=None)
 def test_no_node_is_over_packed_and_groups_have_nodes_of_their_own(
     jobs: list[dict[str, Any]], backfill: Backfill, preempts: bool
@@ -96,7 +96,7 @@ def test_no_node_is_over_packed_and_groups_have_nodes_of_their_own(
 
 
 @pytest.mark.slow
-@given(JOBS, st.sampled_from([Backfill.NONE, Backfill.EASY, Backfill.EASY_SJBF]))
+@given(JOBS, st.sampled_from(list(Backfill)))
 @settings(max_examples=examples(20), deadline=None)
 def test_the_tasks_plane_of_a_controller_starts_the_same_on_the_same_nodes(
     jobs: list[dict[str, Any]], backfill: Backfill

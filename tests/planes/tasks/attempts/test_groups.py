@@ -153,11 +153,18 @@ def test_priority_of_all_groups_changes_and_their_nodes_do_not() -> None:
 
 
 @pytest.mark.parametrize("backfill", [Backfill.CONSERVATIVE, Backfill.TOP_K])
-def test_refused_where_backfill_plans_ahead(backfill: Backfill) -> None:
-    """With the setting to change."""
+def test_groups_start_where_backfill_plans_ahead(backfill: Backfill) -> None:
+    """The second job waits for the end of the first, as a whole; a restart changes nothing."""
     site = GpuSite(nodes=3, config=EngineConfig(backfill=backfill))
-    with pytest.raises(SpecError, match=f"plans with {backfill.value}"):
-        site.submit(groups=GROUPS)
+    first = started(site)
+    second = site.submit(groups=GROUPS)
+    site.turn()
+    site.restart()
+    site.turn()
+    assert known(site).keys() == {(first, 0), (first, 1)}
+    site.end(first)
+    site.turn()
+    assert known(site).keys() == {(second, 0), (second, 1)}
 
 
 def end(site: GpuSite, job: int, rank: int, cause: ExitCause) -> None:

@@ -5,8 +5,6 @@ Pure, O(nodes x groups) a question; from the same counts that decide.
 
 from __future__ import annotations
 
-from typing import Final
-
 from hal.core.engine.classes import ClassSpec
 from hal.core.engine.state import State
 from hal.core.engine.why.feasible import never_fits, offers_needed
@@ -15,16 +13,12 @@ from hal.core.kernels.structures import layout as L
 from hal.core.model.units import format_amount, plural
 from hal.core.model.verdict import Reason, Verdict
 
-PLANNED_AHEAD: Final = "jobs with groups start under backfill none, easy and easy-sjbf; this HAL plans with {}"
-
 
 def groups_kept(state: State, job: int, class_id: int, spec: ClassSpec) -> Verdict | None:
     """What keeps it whatever else runs: nodes that are down, that there are not, or a policy that plans all ahead."""
     never = never_fits(state, spec)
     if never is not None:
         return never.verdict(job)
-    if state.keeps_timelines:
-        return Verdict(job=job, reason=Reason.CONSTRAINTS, message=PLANNED_AHEAD.format(state.config.backfill.value))
     offers = offers_needed(state, spec)
     if offers:
         names = ", ".join(offers[:5])
@@ -68,7 +62,8 @@ def groups_short(state: State, job: int, slot: int, class_id: int, spec: ClassSp
         ready = f"; {', '.join(others)} could start now" if others else ""
         message = f"starts when all its groups fit at once: {lacks}{ready}"
     else:
-        message = f"needs {asked} nodes for its groups together; each group alone fits now, but on the same nodes"
+        how = "beside what is reserved, or on the same nodes" if state.keeps_timelines else "on the same nodes"
+        message = f"needs {asked} nodes for its groups together; each group alone fits now, but {how}"
     return Verdict(
         job=job, reason=Reason.RESOURCES, resource="nodes", asked=asked,
         available=sum(min(fit, part.nodes) for part, fit in fits), message=message, starts_at_ms=starts_at_ms,

@@ -18,8 +18,12 @@ from hal.core.kernels.nodes.wants import take_licences
 from hal.core.kernels.passes.candidates import drop_first, move_cursor, order_candidates, put_candidate, sink_candidate
 from hal.core.kernels.passes.cold_timelines import begin_planning, build_stale
 from hal.core.kernels.passes.earlier_starts import ANYWHERE, LOOK_SHIFT, find_earlier, list_events
+from hal.core.kernels.passes.group_plans import drop_groups, plan_groups
+from hal.core.kernels.passes.group_sets import could_ever
+from hal.core.kernels.passes.groups import all_groups_wait, count_groups, fits_ever
 from hal.core.kernels.passes.node_choice import choose_claim, choose_later, choose_now, longest_start
 from hal.core.kernels.passes.planned_reservations import (
+    after_job,
     compact,
     drop_behind,
     forget,
@@ -239,11 +243,23 @@ def _looks_at_all(t: Tables) -> bool:
 @inner
 def _drop_lost(t: Tables) -> None:
     """Drop the reservations of jobs that nothing that is up could hold any more."""
-    for k in range(t.counts[COUNT_RESERVATIONS]):
-        class_id = t.planned[k, V_CLASS]
-        if t.planned[k, V_ENTRY] >= 0 and t.shapes[t.classes[class_id, C_SHAPE], S_EVER] < t.classes[class_id, C_NODES]:
-            forget(t, k)
-            t.planned[k, V_ENTRY] = -1
+    k = 0
+    while k < t.counts[COUNT_RESERVATIONS]:
+        entry = t.planned[k, V_ENTRY]
+        following = after_job(t, k) if entry >= 0 else k + 1
+        if entry >= 0 and not _could_start(t, t.planned[k, V_CLASS]):
+            for one in range(k, following):
+                forget(t, one)
+                t.planned[one, V_ENTRY] = -1
+        k = following
+
+
+@inner
+def _could_start(t: Tables, class_id: int) -> bool:
+    """Whether the nodes that are up could hold work of a class, with all its groups, when they are empty."""
+    if t.classes[class_id, C_NEXT] != 0:
+        return fits_ever(t, class_id) and could_ever(t, class_id, count_groups(t, class_id))
+    return bool(t.shapes[t.classes[class_id, C_SHAPE], S_EVER] >= t.classes[class_id, C_NODES])
 
 
 # --- select: the candidate whose turn is next ------------------------------------------------------------------------
@@ -264,9 +280,7 @@ def _list_candidates(t: Tables) -> None:
         if not everywhere and not strict and t.buckets[bucket, B_INSERT] <= t.meta[M_PARKED_INSERTS]:
             continue
         class_id = t.buckets[bucket, B_CLASS]
-        if t.classes[class_id, C_NEXT] != 0:
-            continue  # several groups are not planned by timelines
-        if t.shapes[t.classes[class_id, C_SHAPE], S_EVER] < t.classes[class_id, C_NODES]:
+        if not _could_start(t, class_id):
             if strict:
                 wait_strictly(t, bucket, queue, t.buckets[bucket, B_HEAD])
             continue
@@ -315,6 +329,9 @@ def _consider(t: Tables, bucket: int, entry: int) -> None:
     if p[PASS_ATTENDS] != 0 and not may_preempt(t, bucket):
         p[PASS_STOP] = STOP_RESUME  # what was suspended for others resumes before anybody else starts
         return
+    if t.classes[t.buckets[bucket, B_CLASS], C_NEXT] != 0:
+        _consider_groups(t, bucket, entry, queue)
+        return
     shape = t.classes[t.buckets[bucket, B_CLASS], C_SHAPE]
     mine = t.entries[entry, E_RESERVED]
     longest = INF
@@ -334,6 +351,27 @@ def _consider(t: Tables, bucket: int, entry: int) -> None:
             p[PASS_STOP] = STOP_RESTART
         if p[PASS_STOP] != STOP_NONE:
             return
+    if t.queues[queue, Y_STRICT] != 0:
+        longest = INF
+        if waits:
+            close_queue(t, queue)
+    _move_on(t, bucket, longest)
+
+
+@inner
+def _consider_groups(t: Tables, bucket: int, entry: int, queue: int) -> None:
+    """The same for a job with several groups."""
+    p = t.pass_record
+    class_id = t.buckets[bucket, B_CLASS]
+    waits = True
+    longest = INF
+    if all_groups_wait(t, entry, class_id):
+        waits, longest = plan_groups(t, bucket, entry)
+        if p[PASS_STOP] != STOP_NONE:
+            p[PASS_TASK] += 0 if waits else 1
+            return
+    elif t.entries[entry, E_RESERVED] >= 0:
+        drop_groups(t, t.entries[entry, E_RESERVED], count_groups(t, class_id))
     if t.queues[queue, Y_STRICT] != 0:
         longest = INF
         if waits:

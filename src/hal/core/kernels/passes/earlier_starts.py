@@ -67,7 +67,7 @@ def find_earlier(t: Tables, reservation: int) -> tuple[int, int]:
     Returns (NOWHERE, 0); (node, its start) for a reservation of one node that moves there; or (ANYWHERE, from when on).
     """
     now = t.pass_record[PASS_NOW]
-    if not _is_woken(t, reservation):
+    if not is_woken(t, reservation):
         return NOWHERE, 0
     count = t.meta[M_FREED] + t.counts[COUNT_FREED]
     many = t.meta[M_NODES] >> 3 if t.planned[reservation, V_NODES] > 1 else t.meta[M_NODES]
@@ -96,7 +96,7 @@ def find_earlier(t: Tables, reservation: int) -> tuple[int, int]:
 
 
 @inner
-def _is_woken(t: Tables, reservation: int) -> bool:
+def is_woken(t: Tables, reservation: int) -> bool:
     """Whether an event freed something that a reserved job could use. Where only reservations moved, it looks later."""
     events = t.pass_record[PASS_EVENTS]
     shape = t.classes[t.planned[reservation, V_CLASS], C_SHAPE]

@@ -162,7 +162,7 @@ def choose_now(t: Tables, entry: int, line: int, shape: int, nodes: int, planned
         node = candidates[k]
         if next_start(t, line, node, shape, now, planned, now + 1) != now:
             continue
-        tier = _tier(t, node, end)
+        tier = tier_of(t, node, end)
         if preferring:
             ranks[count] = preferred_rank(t, entry, tier, node, shape, resources)
         else:
@@ -204,7 +204,7 @@ def _list_candidates(t: Tables, count: int) -> int:
 
 
 @inner
-def _tier(t: Tables, node: int, end: int) -> int:
+def tier_of(t: Tables, node: int, end: int) -> int:
     """What a start until `end` would use of a node: what is reserved from then on only, what nobody has reserved, or
     what is left beside a reservation."""
     tier = TIER_FREE

@@ -25,6 +25,7 @@ from hal.core.kernels.structures.layout import (
     KIND_RESERVED,
     M_CLAIM_AFTER,
     M_DROPS,
+    M_GROUPS,
     M_MAX_RESERVATIONS,
     N_FREED,
     N_LATE,
@@ -73,7 +74,7 @@ def ranks_before(t: Tables, reservation: int, key: int, job: int, task: int) -> 
 
 
 @inner
-def _is_passed(t: Tables, reservation: int) -> bool:
+def is_passed(t: Tables, reservation: int) -> bool:
     """Whether the pass has come by the job of a reservation already: this very pass made it."""
     p = t.pass_record
     return ranks_before(t, reservation, p[PASS_KEY], p[PASS_JOB], p[PASS_TASK])
@@ -89,7 +90,7 @@ def forget_overtaken(t: Tables) -> bool:
     for k in range(t.counts[COUNT_RESERVATIONS]):
         if t.planned[k, V_ENTRY] < 0 or t.planned[k, V_HELD] == 0:
             continue
-        if _is_passed(t, k):
+        if is_passed(t, k):
             continue
         shape = t.classes[t.planned[k, V_CLASS], C_SHAPE]
         for d in range(t.meta[M_DROPS]):
@@ -97,7 +98,7 @@ def forget_overtaken(t: Tables) -> bool:
             if not ranks_before(t, k, t.drops[d, X_KEY], t.drops[d, X_JOB], -1) and (
                 other < 0 or competes(t, shape, other)
             ):
-                forget(t, k)
+                _forget_job(t, k)
                 some = True
                 break
     return some
@@ -106,6 +107,12 @@ def forget_overtaken(t: Tables) -> bool:
 @inner
 def forget_hurt(t: Tables) -> None:
     """Reservations that cannot be kept (V_HELD = HURT), and those behind that compete with them, count no more."""
+    if t.meta[M_GROUPS] != 0:
+        for k in range(t.counts[COUNT_RESERVATIONS]):
+            if t.planned[k, V_ENTRY] >= 0 and t.planned[k, V_HELD] == HURT:
+                for other in range(first_of_job(t, k), after_job(t, k)):
+                    if t.planned[other, V_HELD] == 1:
+                        t.planned[other, V_HELD] = HURT
     for k in range(t.counts[COUNT_RESERVATIONS]):
         if t.planned[k, V_ENTRY] < 0 or t.planned[k, V_HELD] != HURT:
             continue
@@ -115,16 +122,44 @@ def forget_hurt(t: Tables) -> None:
                 t.planned[other, V_ENTRY] >= 0
                 and t.planned[other, V_HELD] == 1
                 and not ranks_before(t, other, t.planned[k, V_KEY], t.planned[k, V_JOB], t.planned[k, V_TASK])
-                and not _is_passed(t, other)
+                and not is_passed(t, other)
                 and competes(t, shape, t.classes[t.planned[other, V_CLASS], C_SHAPE])
             ):
-                forget(t, other)
+                _forget_job(t, other)
     for k in range(t.counts[COUNT_RESERVATIONS]):
         if t.planned[k, V_ENTRY] >= 0 and t.planned[k, V_HELD] == HURT:
-            if _is_passed(t, k):
+            if is_passed(t, k):
                 t.planned[k, V_HELD] = 1  # the next pass plans it again
             else:
                 forget(t, k)
+
+
+@inner
+def first_of_job(t: Tables, reservation: int) -> int:
+    """The first reservation of the same job: those of its groups stand together."""
+    entry = t.planned[reservation, V_ENTRY]
+    while t.meta[M_GROUPS] != 0 and reservation > 0 and t.planned[reservation - 1, V_ENTRY] == entry:
+        reservation -= 1
+    return reservation
+
+
+@inner
+def after_job(t: Tables, reservation: int) -> int:
+    """Where the reservations of other jobs go on."""
+    entry = t.planned[reservation, V_ENTRY]
+    last = t.counts[COUNT_RESERVATIONS]
+    reservation += 1
+    while t.meta[M_GROUPS] != 0 and reservation < last and t.planned[reservation, V_ENTRY] == entry:
+        reservation += 1
+    return reservation
+
+
+@inner
+def _forget_job(t: Tables, reservation: int) -> None:
+    """The same for all groups of its job."""
+    for k in range(first_of_job(t, reservation), after_job(t, reservation)):
+        if t.planned[k, V_HELD] == 1:
+            forget(t, k)
 
 
 @inner
@@ -156,12 +191,15 @@ def is_closed(t: Tables, shape: int) -> bool:
     if t.shapes[shape, S_CLOSED] == 2 * t.ticks[TICK] + 1:
         return True
     ahead = 0
+    counted = -1
     for k in range(t.counts[COUNT_RESERVATIONS]):
         if (
             t.planned[k, V_ENTRY] >= 0
-            and _is_passed(t, k)
+            and t.planned[k, V_ENTRY] != counted  # a job with several groups is one
+            and is_passed(t, k)
             and competes(t, shape, t.classes[t.planned[k, V_CLASS], C_SHAPE])
         ):
+            counted = t.planned[k, V_ENTRY]
             ahead += 1
             if ahead >= t.meta[M_MAX_RESERVATIONS]:
                 t.shapes[shape, S_CLOSED] = 2 * t.ticks[TICK] + 1
@@ -198,8 +236,10 @@ def let_go_behind(t: Tables, shape: int, mine: int, task: int) -> None:
             and not ranks_before(t, k, p[PASS_KEY], p[PASS_JOB], task)
             and competes(t, shape, t.classes[t.planned[k, V_CLASS], C_SHAPE])
         ):
-            note_freed(t, k)
-            let_go(t, k)
+            for one in range(first_of_job(t, k), after_job(t, k)):
+                if t.planned[one, V_HELD] == 1:
+                    note_freed(t, one)
+                    let_go(t, one)
             p[PASS_REPLANS] = 1
 
 
@@ -209,7 +249,7 @@ def drop_behind(t: Tables, bucket: int) -> None:
     p = t.pass_record
     for k in range(t.counts[COUNT_RESERVATIONS]):
         entry = t.planned[k, V_ENTRY]
-        if entry >= 0 and t.entries[entry, E_BUCKET] == bucket and not _is_passed(t, k):
+        if entry >= 0 and t.entries[entry, E_BUCKET] == bucket and not is_passed(t, k):
             note_freed(t, k)
             if t.planned[k, V_HELD] == 1:
                 if t.planned[k, V_KIND] != KIND_NEVER:

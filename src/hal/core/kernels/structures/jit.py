@@ -69,6 +69,8 @@ SOURCES: Final = (
     "passes/cold_timelines",
     "passes/earlier_starts",
     "passes/node_choice",
+    "passes/group_timelines",
+    "passes/group_plans",
     "passes/conservative",
     "preemption/claims",
     "preemption/node_prices",

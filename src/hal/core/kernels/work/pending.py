@@ -37,6 +37,7 @@ from hal.core.kernels.structures.layout import (
     BAD_TASKS,
     BAD_TIME,
     C_FOLLOWS,
+    C_NEXT,
     C_REFS,
     C_SHAPE,
     E_ATTEMPT,
@@ -85,6 +86,7 @@ from hal.core.kernels.structures.layout import (
     M_TIMER_ROOT,
     M_VERSION,
     M_WAKE,
+    MAX_GROUPS,
     O_REFS,
     OK,
     ORDER_PLUGIN,
@@ -208,7 +210,12 @@ def enter_bucket(t: Tables, slot: int) -> None:
         key < t.meta[M_LAST_KEY] or (key == t.meta[M_LAST_KEY] and job < t.meta[M_LAST_JOB])
     ):
         mark_dirty(t)
-        overtake(t, key, job, t.classes[t.buckets[bucket, B_CLASS], C_SHAPE])
+        class_id = t.buckets[bucket, B_CLASS]
+        for _ in range(MAX_GROUPS):
+            overtake(t, key, job, t.classes[class_id, C_SHAPE])
+            class_id = t.classes[class_id, C_NEXT] - 1
+            if class_id < 0:
+                break
 
 
 @inner
@@ -244,6 +251,7 @@ def forget_reservation(t: Tables, slot: int) -> None:
             t.reservations[reservation, V_ENTRY] = -1
             for k in range(t.meta[M_RESERVATIONS] if t.meta[M_GROUPS] != 0 else 0):
                 if t.reservations[k, V_ENTRY] == slot:  # of another group of its job
+                    free_reservation(t, k)
                     t.reservations[k, V_ENTRY] = -1
                     mark_reservation(t, k)
         t.entries[slot, E_RESERVED] = -1

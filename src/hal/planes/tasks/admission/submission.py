@@ -6,10 +6,8 @@ Pure. O(jobs + dependencies), in slices, and one question to the engine for each
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
 
 from hal.core.engine.classes import ClassSpec
-from hal.core.engine.config import Backfill
 from hal.core.engine.events import INF
 from hal.core.lifecycle import TaskCounts
 from hal.core.model import (
@@ -115,10 +113,6 @@ def submitting(
     return jobs
 
 
-PLANS_AHEAD: Final = (Backfill.CONSERVATIVE, Backfill.TOP_K)
-"""Backfill by timelines, which hold one shape for each job."""
-
-
 def _check_counts(table: JobTable, count: int) -> None:
     if count == 0:
         raise SpecError("no job to submit")
@@ -146,11 +140,6 @@ def _admitted(table: JobTable, specs: Sequence[JobSpec], by: Submitter, now_ms: 
                 whole = _with_whole_nodes(table, spec) if spec.exclusive else spec
                 found = admitted(whole, table.policy, user=by.user, now_ms=now_ms, known=limits, rules=table.rules)
                 check_level(found, table.topology)
-                if spec.groups and table.engine_config.backfill in PLANS_AHEAD:
-                    raise SpecError(
-                        f"groups: this HAL plans with {table.engine_config.backfill.value}, which has no plan for them",
-                        hint="they start under backfill none, easy and easy-sjbf: `backfill` in [engine] of hal.toml",
-                    )
                 known[id(spec)] = found
             except HALError as error:
                 raise numbered(error, position, len(specs)) from error
