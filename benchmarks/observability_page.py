@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-import socket
 import sys
 import tempfile
 import threading
@@ -26,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from _private_hal import cpu_s, pid_of, say
 from run import SKIPPED
-from tests.web.browser import CHROMIUM, Site, Visitor, chromium, site
+from tests.web.browser import CHROMIUM, Site, Visitor, chromium, free_port, site
 
 NODES: Final = 5_000
 JOBS: Final = 5_000
@@ -44,12 +43,6 @@ POLLS: Final = {
 
 DRAWN: Final = ".map canvas[style*=height]"
 """The map, when it is drawn."""
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def descendants(name: str) -> list[int]:

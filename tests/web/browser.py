@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import resource
 import shutil
+import socket
 import subprocess
 import sys
 import threading
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, Request, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, Request, expect, sync_playwright
 
 import hal
 from hal.cli.local.web import sign_in_link
@@ -33,12 +34,14 @@ FLAGS: Final = (
 )
 CHROMIUM: Final = shutil.which("chromium") or "/usr/bin/chromium"
 LIMIT_MS: Final = 60_000
+EXPECT_MS: Final = 30_000
 DESCRIPTORS: Final = 20_000
 
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
     """One browser."""
+    expect.set_options(timeout=EXPECT_MS)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
         try:
@@ -112,15 +115,31 @@ def command(home: Path, *words: str) -> None:
 
 
 @contextmanager
-def site(home: Path, *, nodes: int, jobs: int, port: int, config: str = "") -> Iterator[Site]:
-    """A running HAL of so many nodes that runs and queues so many jobs, with its page."""
+def site(
+    home: Path,
+    *,
+    nodes: int,
+    jobs: int,
+    port: int,
+    config: str = "",
+    collector: bool = False,
+    lasts_s: tuple[float, float] = (60.0, 900.0),
+    away: int = 0,
+) -> Iterator[Site]:
+    """A running HAL of so many nodes that runs and queues so many jobs, with its page.
+
+    Args:
+        collector: with one; the nodes send samples to it.
+        lasts_s: the shortest and the longest that a step takes.
+        away: so many nodes hang up at once.
+    """
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(DESCRIPTORS, hard), hard))
     home.mkdir(parents=True, exist_ok=True)
     (home / "hal.toml").write_text(f'{CONFIG}\n{config}\n[web]\nlisten = "127.0.0.1:{port}"\n')
-    command(home, "up", "--with", "web")
+    command(home, "up", "--with", "web,observability" if collector else "web")
     try:
-        with hal.connect(home=home) as client, simulated(home, nodes, client):
+        with hal.connect(home=home) as client, simulated(home, nodes, client, lasts_s, away, measured=collector):
             specs = work(jobs)
             for at in range(0, len(specs), 1_000):
                 client.submit(specs[at : at + 1_000])
@@ -130,12 +149,15 @@ def site(home: Path, *, nodes: int, jobs: int, port: int, config: str = "") -> I
 
 
 @contextmanager
-def simulated(home: Path, nodes: int, client: hal.Client) -> Iterator[None]:
+def simulated(
+    home: Path, nodes: int, client: hal.Client, lasts_s: tuple[float, float], away: int, *, measured: bool
+) -> Iterator[None]:
     """The nodes, in a thread of their own."""
     ready, over, failed = threading.Event(), threading.Event(), list[BaseException]()
 
     async def live() -> None:
-        cluster = SimulatedCluster(Home(home), nodes)
+        cluster = SimulatedCluster(Home(home), nodes, lasts_s=lasts_s)
+        cluster.measured, cluster.away = measured, away
         await cluster.start(client)
         ready.set()
         await asyncio.to_thread(over.wait)
@@ -157,6 +179,13 @@ def simulated(home: Path, nodes: int, client: hal.Client) -> Iterator[None]:
     finally:
         over.set()
         thread.join()
+
+
+def free_port() -> int:
+    """A port of this machine that nobody serves."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def need_chromium() -> None:

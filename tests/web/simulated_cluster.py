@@ -23,6 +23,7 @@ from hal.wire.agree import SPOKEN
 from hal.wire.frames.agent_keeper import ExitCause, Exits, Heartbeat, Start, Started, StepExit, StepStarted, Usage
 from hal.wire.frames.hello import Hello, Welcome
 from hal.wire.roles import Role
+from tests.web.measured_nodes import MeasuredNode
 
 GIB: Final = 1 << 30
 NODES_OF_A_RACK: Final = 40
@@ -58,6 +59,8 @@ class SimulatedNode:
         self.name = f"{'gpu' if self.gpus else 'n'}{number:04}"
         self.domain = f"hall{room + 1}/r{rack + 1:03}"
         self.starts = 0
+        self.held: set[StepId] = set()
+        """Steps that run here."""
 
     async def run(self, path: Any, dialling: asyncio.Semaphore) -> None:
         """Until the controller goes."""
@@ -114,12 +117,14 @@ class SimulatedNode:
     def _begin(self, connection: Connection, step: StepId) -> None:
         now_ms = self.runtime.now_ms()
         self.starts += 1
+        self.held.add(step)
         connection.send_nowait(Started(steps=(StepStarted(step, 1, now_ms),)))
         # The steps of one task end together, on however many nodes.
         lasts_ms = int(random.Random(f"{step.job}.{step.task}").uniform(*self.lasts_s) * 1_000)
         self.runtime.call_later(lasts_ms, lambda: self._end(connection, step, now_ms))
 
     def _end(self, connection: Connection, step: StepId, started_ms: int) -> None:
+        self.held.discard(step)
         if connection.closed:
             return
         ended_ms = self.runtime.now_ms()
@@ -141,6 +146,10 @@ class SimulatedCluster:
 
     def __init__(self, home: Home, count: int, *, lasts_s: tuple[float, float] = (60.0, 900.0), seed: int = 1) -> None:
         self._home = home
+        self.measured = False
+        """Whether they send samples to a collector."""
+        self.away = 0
+        """So many of the last ones hang up when all were up."""
         self._runtime = RealRuntime(
             "simulated", home, open_log(LogFile(home.root / "simulated.log"), "simulated"), seed=seed
         )
@@ -157,11 +166,16 @@ class SimulatedCluster:
         while True:
             found = await asyncio.to_thread(client.nodes)
             if len(wanted & {node.name for node in found if node.state == "up"}) == len(wanted):
-                return
+                break
             for one in self._serving:
                 if one.done():
                     one.result()
             await self._runtime.sleep(300)
+        for one in self._serving[len(self.nodes) - self.away :]:
+            one.cancel()
+        if self.measured:
+            samplers = [MeasuredNode(self._runtime, node, number) for number, node in enumerate(self.nodes)]
+            self._serving += [asyncio.ensure_future(one.run()) for one in samplers]
 
     async def stop(self) -> None:
         """Hang up."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import socket
 import tempfile
 import time
 from collections.abc import Iterator
@@ -16,7 +15,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, expect
 
 from hal.client.rest import access_calls
-from tests.web.browser import Site, Visitor, chromium, need_chromium, site
+from tests.web.browser import Site, Visitor, chromium, free_port, need_chromium, site
 
 pytestmark = pytest.mark.slow
 
@@ -46,12 +45,6 @@ nodes = ["n0001"]
 accounts = ["physics"]
 """
 SERIOUS: Final = ("serious", "critical")
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.fixture(scope="module")

@@ -24,6 +24,7 @@ from hal.store.database import Database
 from hal.store.database_url import open_database
 from hal.store.ended_attempts import EndedPage, EndFilter, read_ended
 from hal.store.errors import StoreAbsent, StoreError, StoreMissing
+from hal.store.job_links import JobLinks, read_links
 from hal.store.leadership import Claim, Leader
 from hal.store.mark import INSTANCE, StoreMark
 from hal.store.migrate import FIRST_WITH_LEASE, HEAD, migrate, revision_of
@@ -425,6 +426,11 @@ class Store:
         """Read which jobs of a user name a job as their dependency, ended ones too; see `queries.read_dependants`."""
         with self._database.reading("reading what depends on a job") as connection:
             return queries.read_dependants(connection, job_id, user, most)
+
+    def job_links(self, user: str, *, after: int, until: int, limit: int) -> list[JobLinks]:
+        """Read which jobs of a user name which others; see `job_links.read_links`."""
+        with self._database.reading("reading what depends on what") as connection:
+            return read_links(connection, user, after, until, limit)
 
     def live_bundles(self) -> set[str]:
         """Read the names of the bundles that live jobs ship; see `queries.read_live_bundles`."""

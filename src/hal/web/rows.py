@@ -228,7 +228,8 @@ def _changes(service: str) -> Callable[[Web, Call], Awaitable[object]]:
         """Pass it on; what it has changed is asked for anew."""
         session = _session(web, call)
         try:
-            answer = await web.services.post(session, service, _target(call), call.raw)
+            method = call.request.method
+            answer = await web.services.change(session, service, method, _target(call), call.raw)
         finally:
             web.answers.forget(session)
         return Response(content=answer.body, status_code=answer.status, media_type=JSON)
@@ -237,7 +238,7 @@ def _changes(service: str) -> Callable[[Web, Call], Awaitable[object]]:
 
 
 def _row(
-    method: Literal["GET", "POST"],
+    method: Literal["GET", "POST", "DELETE"],
     service: str,
     path: str,
     handler: Callable[[Any, Any], Awaitable[object]],
@@ -260,6 +261,7 @@ READS: Final = (
     "/v1/jobs",
     "/v1/jobs/{job}",
     "/v1/jobs/{job}/why",
+    "/v1/jobs/{job}/graph",
     "/v1/jobs/{job}/scores",
     "/v1/jobs/{job}/priority",
     "/v1/jobs/{job}/task-states",
@@ -297,6 +299,8 @@ CHANGES: Final = (
     "/v1/queues/state",
 )
 """What the page changes there, each with a confirmation of the person."""
+SILENCES: Final = "/v1/silences"
+"""What it changes at the collector: made by POST, ended by DELETE of its number."""
 _ANY_JSON: Final = Body(schema={"type": "object"}, examples={}, required=False)
 
 ROWS: Final = (
@@ -325,6 +329,9 @@ ROWS: Final = (
     *(_row("GET", CONTROLLER, path, _reads(CONTROLLER)) for path in READS),
     *(_row("GET", CONTROLLER, path, read_stream) for path in STREAMS),
     *(_row("POST", CONTROLLER, path, _changes(CONTROLLER), _ANY_JSON) for path in CHANGES),
+    _row("GET", COLLECTOR, SILENCES, _reads(COLLECTOR)),
+    _row("POST", COLLECTOR, SILENCES, _changes(COLLECTOR), _ANY_JSON),
+    _row("DELETE", COLLECTOR, f"{SILENCES}/{{silence}}", _changes(COLLECTOR)),
     *(
         _row("GET", COLLECTOR, "/v1" + "".join(f"/{{p{n}}}" for n in range(depth)), _reads(COLLECTOR))
         for depth in range(1, COLLECTOR_DEPTH + 1)

@@ -39,12 +39,14 @@ class Services:
         """
         return await self._connections(session, service).send(Request("GET", target))
 
-    async def post(self, session: Session, service: str, target: str, body: bytes) -> Answer:
+    async def change(self, session: Session, service: str, method: str, target: str, body: bytes) -> Answer:
         """
+        Args:
+            method: `POST` or `DELETE`.
         Raises:
             HALError: what it says, or that it does not answer: whether it was done is then not known.
         """
-        return await self._connections(session, service).send(Request("POST", target, body=body, repeatable=False))
+        return await self._connections(session, service).send(Request(method, target, body=body, repeatable=False))
 
     async def stream(self, session: Session, service: str, target: str) -> AsyncStream:
         """

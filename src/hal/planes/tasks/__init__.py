@@ -9,6 +9,7 @@ from hal.planes.tasks.dependencies.resolution import UnknownJobs
 from hal.planes.tasks.engine.booking_times import BookingTimes
 from hal.planes.tasks.engine.interning import Interning
 from hal.planes.tasks.engine.view import EngineView
+from hal.planes.tasks.jobs.job_graph import JobGraph, graph_of
 from hal.planes.tasks.jobs.patches import FieldChange, JobPatch, patch_of
 from hal.planes.tasks.jobs.placement import Placement
 from hal.planes.tasks.jobs.requeues import EndedTask, EndedTasks
@@ -53,6 +54,7 @@ __all__ = [
     "GpuBook",
     "GroupFigures",
     "Interning",
+    "JobGraph",
     "JobPatch",
     "Judge",
     "LimitsByOwner",
@@ -75,6 +77,7 @@ __all__ = [
     "check_table",
     "emptied",
     "finished",
+    "graph_of",
     "job_row",
     "named_pieces",
     "no_task_of",

@@ -1,7 +1,7 @@
 // What a person can change, each after a question: jobs and nodes; only what their rights allow is offered.
 import { html } from "./h.js";
 import { change, controller, right } from "./api.js";
-import { confirm, toast } from "./ui.js";
+import { confirm, toast } from "./dialogs.js";
 import { plural, safe } from "./format.js";
 
 const ENDED = ["succeeded", "failed", "cancelled", "timed-out", "lost"];

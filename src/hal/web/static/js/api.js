@@ -82,11 +82,11 @@ export const controller = (path) => `/api/controller/v1/${path}`;
 export const collector = (path) => `/api/collector/v1/${path}`;
 
 // A change; answers what became of it.
-export async function change(path, body) {
+export async function change(path, body, method = "POST") {
   const response = await sent(path, {
-    method: "POST",
+    method,
     headers: { "content-type": "application/json", "x-hal-csrf": session.csrf },
-    body: JSON.stringify(body),
+    body: method === "DELETE" ? undefined : JSON.stringify(body),
   });
   if (!response.ok) throw await fault(response);
   return response.json();
@@ -96,6 +96,11 @@ export async function change(path, body) {
 export function right(operation) {
   if (!session || session.read_only) return "none";
   return (session.rights || {})[operation] || "none";
+}
+
+// Whether this person may do what the collector lets operators do.
+export function operates() {
+  return Boolean(session) && !session.read_only && ["operator", "admin"].includes(session.role);
 }
 
 // Keeps what a path answers: {data, error, loading, refresh}. Asks again every `every` ms while the page is seen.

@@ -1,10 +1,13 @@
 // The page: who is signed in, the frame around all views, the keyboard.
 import { html, render, useEffect, useRef, useState } from "./h.js";
-import { getSession, loadSession, onSession, signIn, signOut } from "./api.js";
+import { collector, getSession, loadSession, onSession, signIn, signOut, useData } from "./api.js";
+import { CHANGED, isTold } from "./alerting.js";
 import { live, start, stop, useLive } from "./live.js";
 import { Link, match, usePlace } from "./router.js";
-import { Empty, Fault, Head, Icon, Loading, Overlays } from "./ui.js";
-import { safe, short } from "./format.js";
+import { Overlays } from "./dialogs.js";
+import { Icon } from "./icons.js";
+import { Empty, Fault, Head, Loading } from "./ui.js";
+import { plural, safe, short } from "./format.js";
 import { Palette } from "./palette.js";
 import { Keys } from "./keys.js";
 
@@ -24,13 +27,15 @@ const ROUTES = [
   ["/shares", load("shares", "Shares")],
   ["/bookings", load("bookings", "Bookings")],
   ["/sessions", load("sessions", "Sessions")],
+  ["/alerts", load("alerts", "Alerts")],
+  ["/usage", load("usage", "Usage")],
   ["/logs", load("logsearch", "LogSearch")],
 ];
 const PLACES = [
   ["/", "overview", "Overview", "o"], ["/jobs", "jobs", "Jobs", "j"], ["/queues", "queues", "Queues", "q"], ["/nodes", "nodes", "Nodes", "n"],
   ["/timeline", "timeline", "Timeline", "t"], ["/shares", "shares", "Shares", "s"], ["/bookings", "bookings", "Bookings", "b"], ["/sessions", "sessions", "Sessions", "e"],
 ];
-const COLLECTED = [["/logs", "search", "Log search", "l"]];
+const COLLECTED = [["/alerts", "alerts", "Alerts", "a"], ["/usage", "usage", "Usage", "u"], ["/logs", "search", "Log search", "l"]];
 
 const loaded = new Map();
 
@@ -57,9 +62,15 @@ function Nav({ path, find }) {
   const running = jobs.running || 0;
   const nodes = live.pulse?.health.nodes || {};
   const away = (nodes.down || 0) + (nodes.unreachable || 0) + (nodes.stopped || 0);
-  const badge = { "/jobs": running ? [short(running), "", `${running} running`] : null, "/nodes": away ? [short(away), "bad", `${away} away`] : null, "/queues": queues.length > 1 ? [queues.length, "", `${queues.length} queues`] : null };
+  const alerts = useData(session.collector ? collector("alerts?state=firing") : null, 10000), told = alerts.data?.alerts.filter(isTold) || [];
+  useEffect(() => {
+    window.addEventListener(CHANGED, alerts.refresh);
+    return () => window.removeEventListener(CHANGED, alerts.refresh);
+  });
+  const grave = told.some((one) => one.severity === "critical");
+  const badge = { "/alerts": told.length ? [short(told.length), grave ? "bad" : "wait", `${plural(told.length, "alert")} firing`] : null, "/jobs": running ? [short(running), "", `${running} running`] : null, "/nodes": away ? [short(away), "bad", `${away} away`] : null, "/queues": queues.length > 1 ? [queues.length, "", `${queues.length} queues`] : null };
   const at = (to) => (to === "/" ? path === "/" : path === to || path.startsWith(`${to}/`));
-  const item = ([to, icon, title], n) => html`<li key=${to} class=${n > 3 ? "minor" : ""}><${Link} to=${to} aria-current=${at(to) ? "page" : undefined} title=${title}><${Icon} name=${icon} /><span>${title}</span>${badge[to] ? html`<span class=${`n ${badge[to][1]}`} title=${badge[to][2]}>${badge[to][0]}</span>` : null}<//></li>`;
+  const item = ([to, icon, title], n) => html`<li key=${to} class=${n > 3 && !(to === "/alerts" && told.length) ? "minor" : ""}><${Link} to=${to} aria-current=${at(to) ? "page" : undefined} title=${title}><${Icon} name=${icon} /><span>${title}</span>${badge[to] ? html`<span class=${`n ${badge[to][1]}`} title=${badge[to][2]}>${badge[to][0]}</span>` : null}<//></li>`;
   return html`<nav class="nav" aria-label="Pages">
     <${Link} to="/" class="brand" title="HAL: overview"><img src="/static/icon.svg" alt="" width="22" height="22" /><span>HAL</span><i class=${`pulse ${live.connected ? "" : "off"}`} title=${live.connected ? "live" : "not connected"}></i><//>
     <button class="plain find" onClick=${find} title="Search (/)"><${Icon} name="search" /><span>Search</span><kbd>/</kbd></button>
@@ -104,7 +115,7 @@ function Frame() {
       <div class="topbar"><img src="/static/icon.svg" alt="" width="24" height="24" />HAL<button class="quiet small" onClick=${find}><${Icon} name="search" />Search</button></div>
       <${Trouble} /><${View} path=${path} /></main></div>
     <${Keys} find=${find} places=${[...PLACES, ...(getSession().collector ? COLLECTED : [])]} />
-    ${palette ? html`<${Palette} close=${() => setPalette(false)} places=${PLACES} />` : null}<${Overlays} />`;
+    ${palette ? html`<${Palette} close=${() => setPalette(false)} places=${[...PLACES, ...(getSession().collector ? COLLECTED : [])]} />` : null}<${Overlays} />`;
 }
 
 function SignIn() {

@@ -4,7 +4,8 @@ import { controller, useData } from "./api.js";
 import { live } from "./live.js";
 import { go } from "./router.js";
 import { safe } from "./format.js";
-import { Icon, jobState, kindOf } from "./ui.js";
+import { Icon } from "./icons.js";
+import { jobState, kindOf } from "./states.js";
 
 const MOST = 8;
 

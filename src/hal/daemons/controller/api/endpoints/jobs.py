@@ -55,8 +55,8 @@ from hal.daemons.controller.service.jobs.views import (
     WhyView,
 )
 from hal.daemons.controller.service.outcomes import Outcomes, refusals_of
-from hal.planes.tasks import JobPatch, patch_of
-from hal.rest.answers import VIEWS_A_SLICE, free, json_answer, page_cursor, sliced_answer
+from hal.planes.tasks import JobGraph, JobPatch, patch_of
+from hal.rest.answers import VIEWS_A_SLICE, answer_in_parts, free, json_answer, page_cursor, sliced_answer
 from hal.rest.bodies import plain_json
 from hal.rest.identity import Visit
 from hal.rest.rights import OPERATORS, OWNERS
@@ -186,6 +186,15 @@ async def get_job(api: ControllerApi, call: Call) -> object:
 def _shown(call: Call, job: JobView) -> JobView:
     """To whom only some rights were delegated, not what its user wrote into it: commands, variables, other jobs."""
     return replace(job, spec=UNSET, dependants=UNSET) if call.visit.delegated else job
+
+
+async def get_graph(api: ControllerApi, call: Call) -> object:
+    """The jobs before and after it."""
+    if call.visit.delegated:
+        raise DeniedError(f"job {call.job} is of another user: only they see what depends on it")
+    body = await api.jobs.graph(call.job)
+    parts = [body[at : at + GRAPH_PART] for at in range(0, len(body), GRAPH_PART)]
+    return answer_in_parts(call, api.runtime, parts)
 
 
 async def update_job(api: ControllerApi, call: Call) -> object:
@@ -346,6 +355,8 @@ _ARRAY: Final = {"name": "sweep", "array": "0-999", "script": "#!/bin/sh\nrun --
 _FAN_IN: Final = {"name": "report", "command": ["report"], "dependencies": ["afterok:sweep"]}
 
 DEFAULT_SCORED: Final = 10
+GRAPH_PART: Final = 256 << 10
+"""Bytes of a graph that are sent in one turn of the loop."""
 MAX_SCORED: Final = 1_000
 SCORED: Final = Param(
     name="limit",
@@ -485,6 +496,20 @@ JOBS: Final = (
         result=WhyView,
         problems=("400", "404"),
         for_job_tokens=True,
+    ),
+    Endpoint(
+        method="GET",
+        path="/v1/jobs/{job}/graph",
+        handler=get_graph,
+        right=OWNERS,
+        name="jobGraph",
+        tag="jobs",
+        summary="Show the jobs before and after a job, and theirs",
+        text="In columns, for pictures of large graphs: jobs of the same user, among the 100,000 that were submitted "
+        "before it and the 100,000 behind it; the nearest 100,000 of them.",
+        params=(JOB,),
+        result=JobGraph,
+        problems=("400", "404"),
     ),
     Endpoint(
         method="GET",

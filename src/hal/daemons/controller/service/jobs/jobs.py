@@ -31,6 +31,7 @@ from hal.daemons.controller.service.access.secrets import Secrets
 from hal.daemons.controller.service.files import Files
 from hal.daemons.controller.service.idempotency import Idempotency, Key
 from hal.daemons.controller.service.jobs.control import MAX_LOOKUPS, JobControl
+from hal.daemons.controller.service.jobs.graph import read_graph
 from hal.daemons.controller.service.jobs.owners import Owned, owned_of, parent_of
 from hal.daemons.controller.service.jobs.records import (
     batched,
@@ -314,6 +315,14 @@ class Jobs:
             dependants=tuple(map(str, sorted(dependants)[:MAX_DEPENDANTS])),
             present_nodes=UNSET if nodes is None else nodes,
         )
+
+    async def graph(self, job: int) -> bytes:
+        """The jobs before and after it, of the same user: a `JobGraph` as JSON.
+
+        Raises:
+            NotFoundError: there is no such job.
+        """
+        return await read_graph(self._parts, job, (await self.row(job)).user)
 
     async def page(
         self, wanted: JobFilter, after: int | None, limit: int, *, reasons: bool = False, placed: bool = False

@@ -3,7 +3,8 @@ import { html, useEffect, useMemo, useState } from "../h.js";
 import { controller, get } from "../api.js";
 import { Link } from "../router.js";
 import { count, plural, safe } from "../format.js";
-import { Empty, Fault, Loading, Panel, jobState, kindOf } from "../ui.js";
+import { jobState, kindOf } from "../states.js";
+import { Empty, Fault, Loading, Panel } from "../ui.js";
 
 const MOST_JOBS = 400, AT_ONCE = 8, MOST_SHOWN = 120, W = 190, H = 44, GX = 70, GY = 14;
 

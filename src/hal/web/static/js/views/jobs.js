@@ -6,7 +6,10 @@ import { Link, go, usePlace, withQuery } from "../router.js";
 import { JobActions, mayChange } from "../actions.js";
 import { useCursor } from "../keys.js";
 import { count, duration, plural, request, safe } from "../format.js";
-import { Ago, Chips, Empty, Fault, Head, Icon, Loading, Parts, State, Table, jobState, sorted, taskCounts, useNow } from "../ui.js";
+import { Icon } from "../icons.js";
+import { Parts, State, jobState, taskCounts } from "../states.js";
+import { Table, sorted } from "../table.js";
+import { Ago, Chips, Empty, Fault, Head, Loading, useNow } from "../ui.js";
 
 const PAGE = 200, EVERY_MS = 3000, MOST = 20000;
 const STATES = [["live", "Live"], ["running", "Running"], ["pending", "Waiting"], ["held", "Held"], ["failed", "Failed"], ["ended", "Ended"], ["all", "All"]];

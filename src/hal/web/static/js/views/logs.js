@@ -3,7 +3,8 @@ import { html, useEffect, useMemo, useRef, useState } from "../h.js";
 import { controller } from "../api.js";
 import { Link } from "../router.js";
 import { bytes, count, plain, safe } from "../format.js";
-import { Chips, Empty, Fault, Icon, Panel } from "../ui.js";
+import { Icon } from "../icons.js";
+import { Chips, Empty, Fault, Panel } from "../ui.js";
 
 const TAIL_BYTES = 256 << 10, MOST_CHARS = 2 << 20, DRAW_MS = 120;
 

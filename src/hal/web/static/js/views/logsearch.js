@@ -3,7 +3,8 @@ import { html, useEffect, useState } from "../h.js";
 import { collector, useData } from "../api.js";
 import { Link, go, usePlace, withQuery } from "../router.js";
 import { full, plain, safe } from "../format.js";
-import { Chips, Empty, Head, Icon, Panel, Shown } from "../ui.js";
+import { Icon } from "../icons.js";
+import { Chips, Empty, Head, Panel, Shown } from "../ui.js";
 
 const LEAST = [["", "All"], ["warning", "Warnings"], ["error", "Errors"]];
 

@@ -4,7 +4,9 @@ import { collector, controller, getSession, useData } from "../api.js";
 import { Link } from "../router.js";
 import { NodeActions } from "../actions.js";
 import { bytes, clock, count, full, safe } from "../format.js";
-import { Ago, Empty, Facts, Head, Panel, Shown, Spark, State, Table, Use, useNow } from "../ui.js";
+import { State } from "../states.js";
+import { Table } from "../table.js";
+import { Ago, Empty, Facts, Head, Panel, Shown, Spark, Use, useNow } from "../ui.js";
 import { jobColumns } from "./jobs.js";
 
 export function Node({ name }) {

@@ -6,7 +6,10 @@ import { Link, go, usePlace, withQuery } from "../router.js";
 import { NodeActions } from "../actions.js";
 import { useCursor } from "../keys.js";
 import { count, plural, safe } from "../format.js";
-import { Bar, Chips, Empty, Head, Icon, Loading, Panel, State, Table, sorted } from "../ui.js";
+import { Icon } from "../icons.js";
+import { State } from "../states.js";
+import { Table, sorted } from "../table.js";
+import { Bar, Chips, Empty, Head, Loading, Panel } from "../ui.js";
 import { METRICS, MapLegend, NodeMap } from "../nodemap.js";
 
 const KINDS = { up: ["up"], closed: ["cordoned", "draining"], away: ["down", "unreachable", "stopped"] };

@@ -4,7 +4,9 @@ import { controller, useData } from "../api.js";
 import { live, useLive } from "../live.js";
 import { Link, go, usePlace, withQuery } from "../router.js";
 import { amount, baseRequest, clock, count, percent, plural, safe, short } from "../format.js";
-import { Ago, Chips, Empty, Head, Icon, Loading, Panel, Shown, Spark, State, useNow } from "../ui.js";
+import { Icon } from "../icons.js";
+import { State } from "../states.js";
+import { Ago, Chips, Empty, Head, Loading, Panel, Shown, Spark, useNow } from "../ui.js";
 import { METRICS, MapLegend, NodeMap } from "../nodemap.js";
 
 const FAILED_RECENTLY_MS = 3600e3;

@@ -4,7 +4,9 @@ import { change, controller, right, useData } from "../api.js";
 import { live, useLive } from "../live.js";
 import { Link } from "../router.js";
 import { baseRequest, clock, count, plural, safe } from "../format.js";
-import { Ago, Empty, Facts, Head, Loading, Panel, Parts, Shown, confirm, toast, useNow } from "../ui.js";
+import { confirm, toast } from "../dialogs.js";
+import { Parts } from "../states.js";
+import { Ago, Empty, Facts, Head, Loading, Panel, Shown, useNow } from "../ui.js";
 import { shortOf } from "./overview.js";
 
 function Head1({ id, now }) {

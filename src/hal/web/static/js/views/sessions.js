@@ -3,7 +3,8 @@ import { html } from "../h.js";
 import { controller, useData } from "../api.js";
 import { Link } from "../router.js";
 import { count, plural, request, safe } from "../format.js";
-import { Ago, Empty, Head, Panel, Parts, Shown, State, jobState, taskCounts, useNow } from "../ui.js";
+import { Parts, State, jobState, taskCounts } from "../states.js";
+import { Ago, Empty, Head, Panel, Shown, useNow } from "../ui.js";
 
 const NAME = "hal/session", PART = "hal/part", SHAPE = "hal/shape";
 

@@ -3,7 +3,9 @@ import { html, useEffect, useRef, useState } from "../h.js";
 import { controller, useData } from "../api.js";
 import { Link, go, usePlace, withQuery } from "../router.js";
 import { count, plural, safe } from "../format.js";
-import { Chips, Empty, Fault, Loading, Panel, Parts, State, Table, kindOf, taskCounts } from "../ui.js";
+import { Parts, State, kindOf, taskCounts } from "../states.js";
+import { Table } from "../table.js";
+import { Chips, Empty, Fault, Loading, Panel } from "../ui.js";
 
 const HEIGHT = 360;
 const COLOURS = { succeeded: "--ok", failed: "--bad-fill", "timed-out": "--bad-fill", cancelled: "--line-strong", running: "--run", allocated: "--ramp-3", held: "--held", pending: "--ramp-1" };

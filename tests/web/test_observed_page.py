@@ -1,0 +1,159 @@
+"""What the page shows of a collector, in Chromium: alerts and silences, usage, measured nodes, traces."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Download, expect
+
+from hal.client.rest import access_calls
+from tests.web.browser import Site, Visitor, chromium, free_port, need_chromium
+from tests.web.observed import observed_site, wait_until
+
+pytestmark = pytest.mark.slow
+
+NODES: Final = 200
+JOBS: Final = 400
+HOSTILE: Final = "<img/src=x/onerror=alert(1)>"
+PAGES: Final = ("/", "/alerts", "/usage", "/usage?span=1d&by=user&of=attempts", "/nodes", "/nodes/gpu0120", "/logs")
+SERIOUS: Final = ("serious", "critical")
+
+
+@pytest.fixture(scope="module")
+def place() -> Iterator[Site]:
+    """One site for all tests here, where attempts have ended and an alert fires."""
+    need_chromium()
+    with observed_site(nodes=NODES, jobs=JOBS, port=free_port()) as made:
+        wait_until(lambda: len(list(made.client.jobs(state="ended", limit=10))) >= 10, "nothing ended")
+        yield made
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    need_chromium()
+    with chromium() as made:
+        yield made
+
+
+@pytest.fixture
+def owner(place: Site, browser: Browser) -> Iterator[Visitor]:
+    """Somebody who has signed in by a link; at the end nothing has gone wrong in their browser."""
+    visitor = Visitor(browser, place.origin)
+    visitor.sign_in(place.link())
+    yield visitor
+    visitor.context.close()
+    assert (visitor.elsewhere, visitor.errors) == ([], [])
+
+
+@pytest.fixture
+def viewer(place: Site, browser: Browser) -> Iterator[Visitor]:
+    """Maria, by her token."""
+    made = place.client.call(access_calls.create_token({"user": "maria"}))
+    visitor = Visitor(browser, place.origin)
+    visitor.sign_in_by(made.secret)
+    yield visitor
+    visitor.context.close()
+    assert (visitor.elsewhere, visitor.errors) == ([], [])
+
+
+def violations(visitor: Visitor) -> list[Any]:
+    """What axe finds that is serious."""
+    found = Axe().run(visitor.page).response["violations"]
+    return [(one["id"], one["nodes"][0]["html"][:200]) for one in found if one["impact"] in SERIOUS]
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_pages_of_the_collector_are_accessible_in_both_themes(owner: Visitor, theme: str) -> None:
+    """Each has its heading and no fault, and axe finds nothing serious."""
+    owner.page.evaluate("theme => localStorage.setItem('hal-theme', theme)", theme)
+    for path in PAGES:
+        owner.go(path)
+        assert owner.page.locator(".fault").count() == 0, (path, owner.page.locator(".fault").first.inner_text())
+        assert violations(owner) == [], path
+
+
+def test_a_phone_shows_them_without_scrolling_sideways(owner: Visitor) -> None:
+    """390 pixels wide."""
+    owner.page.set_viewport_size({"width": 390, "height": 844})
+    for path in PAGES:
+        owner.go(path)
+        assert owner.page.evaluate("document.documentElement.scrollWidth") <= 390, path
+
+
+def test_an_alert_is_silenced_and_told_again(owner: Visitor) -> None:
+    """It says what to do; its badge goes while it is silenced, and comes back when the silence is ended."""
+    owner.go("/alerts")
+    fires = owner.page.locator(".alert", has_text="Nodes that are").first
+    expect(fires).to_contain_text("hal node fence")
+    badge = owner.page.locator('nav a[href="/alerts"] .n.bad')
+    expect(badge).to_have_text(re.compile(r"\d"))
+    fires.get_by_role("button", name="Silence").click()
+    dialog = owner.page.get_by_role("dialog")
+    dialog.get_by_label("For").select_option("1h")
+    dialog.get_by_label("Why").fill(HOSTILE)
+    dialog.get_by_role("button", name="Silence").click()
+    expect(fires).to_contain_text("silenced by root until")
+    expect(fires).to_contain_text(HOSTILE)
+    expect(badge).to_have_count(0)
+    owner.page.get_by_role("button", name="End").first.click()
+    owner.page.get_by_role("dialog").get_by_role("button", name="End it").click()
+    expect(fires).not_to_contain_text("silenced by")
+    expect(badge).to_have_text(re.compile(r"\d"))
+
+
+def test_a_viewer_sees_alerts_but_silences_none(viewer: Visitor) -> None:
+    """No button; and the server refuses what a button would send."""
+    viewer.go("/alerts")
+    expect(viewer.page.locator(".alert").first).to_be_visible()
+    assert viewer.page.get_by_role("button", name="Silence").count() == 0
+    assert viewer.page.get_by_role("button", name="New silence").count() == 0
+    refused = viewer.page.evaluate(
+        """async () => { const { change, collector } = await import('/static/js/api.js');
+        try { await change(collector('silences'), { matchers: ['rule=NodesDown'], duration: '1h' }); return 'taken'; }
+        catch (error) { return error.status; } }"""
+    )
+    assert refused == 403
+
+
+def test_usage_is_summed_drawn_and_saved(owner: Visitor, tmp_path: Path) -> None:
+    """By user over a day: a row each, their sums as columns over time, cost by the prices; all fields as CSV."""
+    owner.go("/usage?by=user&span=1d")
+    rows = owner.page.locator("table tbody tr")
+    expect(rows).to_have_count(5)
+    expect(owner.page.locator(".tiles")).to_contain_text("EUR")
+    expect(owner.page.locator(".columns .cat-0").first).to_be_visible()
+    with owner.page.expect_download() as saving:
+        owner.page.get_by_role("button", name="CSV").click()
+    saved: Download = saving.value
+    saved.save_as(tmp_path / "usage.csv")
+    head, *lines = (tmp_path / "usage.csv").read_text().splitlines()
+    assert head.startswith("user,since_ms,until_ms,attempts,")
+    assert head.endswith(",out-of-memory,currency")
+    assert {line.split(",")[0] for line in lines} == {"maria", "jonas", "amira", "wei", "olu"}
+    assert all(line.endswith(",EUR") for line in lines)
+
+
+def test_a_viewer_sees_their_own_usage(viewer: Visitor) -> None:
+    """One row: hers."""
+    viewer.go("/usage?by=user&span=1d")
+    expect(viewer.page.locator("table tbody tr")).to_have_count(1)
+    expect(viewer.page.locator("table tbody")).to_contain_text("maria")
+    expect(viewer.page.locator(".head")).to_contain_text("what is yours")
+
+
+def test_a_cell_that_a_spreadsheet_would_take_for_a_formula_is_text(owner: Visitor) -> None:
+    """As `hal usage --csv` does."""
+    owner.go("/usage")
+    text = owner.page.evaluate(
+        """async () => (await import('/static/js/csv.js')).csvOf([{ key: '=cmd|x', states: {}, waits: {} },
+        { key: 'a,"b"', states: { succeeded: 2 }, waits: {} }], 'user', '')"""
+    )
+    head, formula, quoted = text.splitlines()
+    assert head.startswith("user,succeeded,")
+    assert formula.startswith("'=cmd|x,0,")
+    assert quoted.startswith('"a,""b""",2,')
