@@ -1,4 +1,4 @@
-"""A HAL with a collector before simulated nodes that are measured: alerts fire, attempts have ended and cost something."""
+"""A HAL with a collector before simulated nodes that are measured: alerts fire, attempts have ended and cost money."""
 
 from __future__ import annotations
 
