@@ -157,3 +157,36 @@ def test_a_cell_that_a_spreadsheet_would_take_for_a_formula_is_text(owner: Visit
     assert head.startswith("user,succeeded,")
     assert formula.startswith("'=cmd|x,0,")
     assert quoted.startswith('"a,""b""",2,')
+
+
+def ended_job(place: Site, user: str = "") -> str:
+    """The id of a job of one task that has run and ended."""
+    wanted = {"user": user} if user else {}
+    found = list(place.client.jobs(state="succeeded,failed", limit=200, **wanted))
+    return next(job.id for job in found if job.tasks == 1)
+
+
+def test_a_trace_shows_where_the_time_went(owner: Visitor, place: Site) -> None:
+    """The job, its attempt and the phases of it, each with its time; a click shows what is known of a span."""
+    owner.go(f"/jobs/{ended_job(place)}/trace")
+    spans = owner.page.locator(".waterfall .span")
+    expect(spans.locator(".name")).to_contain_text(["job ", re.compile(r"\d+\.0\.1"), "waiting", "starting", "running"])
+    assert all(re.match(r"[\d.]+(ms|s|m)", text) for text in spans.locator(".took").all_inner_texts())
+    spans.last.locator(".name").click()
+    expect(spans.last).to_contain_text("hal.cpu_ms")
+    owner.page.get_by_role("button", name="Show only its time").click()
+    expect(owner.page.get_by_role("button", name="All of the time")).to_be_visible()
+    assert violations(owner) == []
+    owner.page.set_viewport_size({"width": 390, "height": 844})
+    assert owner.page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_a_viewer_sees_no_trace_of_others(viewer: Visitor, place: Site) -> None:
+    """Her own she sees; for another's, page and collector say that there is none."""
+    hers, his = ended_job(place, "maria"), ended_job(place, "wei")
+    viewer.go(f"/jobs/{hers}/trace")
+    expect(viewer.page.locator(".waterfall .span").first).to_be_visible()
+    viewer.page.goto(f"{viewer.origin}/jobs/{his}/trace")
+    expect(viewer.page.locator("main")).to_contain_text("There is no such job")
+    status = "async path => (await fetch(path)).status"
+    assert viewer.page.evaluate(status, f"/api/collector/v1/traces/{his}") == 404

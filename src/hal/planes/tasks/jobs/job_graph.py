@@ -39,10 +39,10 @@ def graph_of(job: int, pages: Iterable[list[JobLinks]]) -> JobGraph:
     """
     known = {one.id: one for page in pages for one in page}
     after: dict[int, list[int]] = {}
-    for one in known.values():
-        for other in one.before:
+    for row in known.values():
+        for other in row.before:
             if other in known:
-                after.setdefault(other, []).append(one.id)
+                after.setdefault(other, []).append(row.id)
     position = {job: 0}
     order = [job]
     truncated = False
@@ -67,15 +67,15 @@ def graph_of(job: int, pages: Iterable[list[JobLinks]]) -> JobGraph:
             if other in position and len(first) < MAX_LINKS:
                 first.append(position[other])
                 second.append(position[one])
-    rows = [known[one] for one in order]
+    kept = [known[one] for one in order]
     return JobGraph(
         job=str(job),
         ids=order,
-        name=[names.setdefault(row.name, len(names)) for row in rows],
+        name=[names.setdefault(row.name, len(names)) for row in kept],
         names=list(names),
-        state=[states.setdefault(row.state, len(states)) for row in rows],
+        state=[states.setdefault(row.state, len(states)) for row in kept],
         states=list(states),
-        tasks=[row.tasks for row in rows],
+        tasks=[row.tasks for row in kept],
         before=first,
         after=second,
         truncated=truncated or len(first) == MAX_LINKS,

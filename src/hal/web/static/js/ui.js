@@ -39,8 +39,8 @@ export function Panel({ title, more, children, class: kind = "", id }) {
     ${title ? html`<header><h2>${title}</h2>${more ? html`<div class="more">${more}</div>` : null}</header>` : null}${children}</section>`;
 }
 
-export function Facts({ rows }) {
-  return html`<dl class="facts">${rows.filter(Boolean).map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>`;
+export function Facts({ rows, wide }) {
+  return html`<dl class=${`facts ${wide ? "wide" : ""}`}>${rows.filter(Boolean).map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>`;
 }
 
 export function Head({ title, crumbs, children, sub }) {

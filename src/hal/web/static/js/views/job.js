@@ -1,6 +1,6 @@
 // One job: what it is doing or waiting for, when it ran and will run, what it printed, used and needs.
 import { html } from "../h.js";
-import { controller, useData } from "../api.js";
+import { controller, getSession, useData } from "../api.js";
 import { Link } from "../router.js";
 import { JobActions } from "../actions.js";
 import { bytes, clock, count, duration, durationMs, full, percent, plural, request, safe } from "../format.js";
@@ -11,6 +11,7 @@ import { Logs } from "./logs.js";
 import { Gantt } from "./gantt.js";
 import { TaskGrid } from "./taskgrid.js";
 import { Graph } from "./graph.js";
+import { Trace } from "./trace.js";
 
 const ENDED = ["succeeded", "failed", "cancelled", "timed-out"];
 
@@ -24,8 +25,8 @@ export function Job({ id, tab, task }) {
 
 function Loaded({ job, tab, task, refresh }) {
   const now = useNow(), many = job.tasks > 1, waits = !ENDED.includes(job.state) && (job.counts.pending > 0 || job.counts.held > 0);
-  const linked = (job.spec?.after?.length || job.dependants?.length || 0) > 0;
-  const tabs = [["overview", "Overview"], ...(many ? [["tasks", "Tasks", job.tasks]] : []), ["logs", "Output"], ...(linked ? [["graph", "Graph"]] : []), ["spec", "Spec"]];
+  const linked = (job.spec?.dependencies?.length || job.dependants?.length || 0) > 0, collects = getSession().collector;
+  const tabs = [["overview", "Overview"], ...(many ? [["tasks", "Tasks", job.tasks]] : []), ["logs", "Output"], ...(linked ? [["graph", "Graph"]] : []), ...(collects ? [["trace", "Trace"]] : []), ["spec", "Spec"]];
   return html`<${Head} title=${safe(job.name) || `Job ${job.id}`} crumbs=${html`<${Link} to="/jobs">Jobs<//> / ${job.id}`}
     sub=${html`<${State} of=${jobState(job)} title=${safe(job.reason)} /><span>${safe(job.user)}${job.account ? ` for ${safe(job.account)}` : ""}</span><span>queue <${Link} to=${`/queues/${encodeURIComponent(job.queue)}`}>${safe(job.queue)}<//></span><span>submitted <${Ago} at=${job.submit_ms} now=${now} /></span>${job.start_ms ? html`<span>${job.end_ms ? "ran" : "runs for"} ${duration((job.end_ms || now) - job.start_ms)}</span>` : null}${job.reason && !waits ? html`<span>${safe(job.reason)}</span>` : null}`}>
     <${JobActions} jobs=${[job]} after=${refresh} /><//>
@@ -34,6 +35,7 @@ function Loaded({ job, tab, task, refresh }) {
     : tab === "tasks" ? html`<${TaskGrid} job=${job} />`
     : tab === "task" ? html`<${Task} job=${job} task=${Number(task)} now=${now} />`
     : tab === "logs" ? html`<${Logs} job=${job} task=${0} />`
+    : tab === "trace" && collects ? html`<${Trace} job=${job} />`
     : tab === "graph" ? html`<${Graph} job=${job} />`
     : tab === "spec" ? html`<${Spec} job=${job} />` : html`<${Empty} title="There is no such part of a job" />`}`;
 }
