@@ -13,7 +13,8 @@ from playwright.sync_api import Browser, Download, expect
 
 from hal.client.rest import access_calls
 from tests.web.browser import Site, Visitor, chromium, free_port, need_chromium
-from tests.web.observed import observed_site, wait_until
+from tests.web.graphs import pipeline
+from tests.web.observed import SIMULATED, observed_site, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -175,7 +176,7 @@ def test_a_trace_shows_where_the_time_went(owner: Visitor, place: Site) -> None:
     spans.last.locator(".name").click()
     expect(spans.last).to_contain_text("hal.cpu_ms")
     owner.page.get_by_role("button", name="Show only its time").click()
-    expect(owner.page.get_by_role("button", name="All of the time")).to_be_visible()
+    expect(owner.page.get_by_role("button", name="All of the time", exact=True)).to_be_visible()
     assert violations(owner) == []
     owner.page.set_viewport_size({"width": 390, "height": 844})
     assert owner.page.evaluate("document.documentElement.scrollWidth") <= 390
@@ -190,3 +191,112 @@ def test_a_viewer_sees_no_trace_of_others(viewer: Visitor, place: Site) -> None:
     expect(viewer.page.locator("main")).to_contain_text("There is no such job")
     status = "async path => (await fetch(path)).status"
     assert viewer.page.evaluate(status, f"/api/collector/v1/traces/{his}") == 404
+
+
+def test_a_graph_of_few_jobs_shows_each(owner: Visitor, place: Site) -> None:
+    """A pipeline of 3 times 10 jobs and three more: each a box that leads to its graph; hostile names are text."""
+    jobs = place.client.submit([*pipeline(3), {"command": [HOSTILE], "dependencies": ["afterok:report"]}])
+    owner.go(f"/jobs/{jobs[0].id}/graph")
+    expect(owner.page.locator("a.node")).to_have_count(34)
+    expect(owner.page.locator(".dag")).to_contain_text("onerror=alert(1)>")
+    assert owner.page.locator("main img[src=x]").count() == 0
+    assert violations(owner) == []
+    owner.page.locator("a.node", has_text="merge").click()
+    expect(owner.page.locator("h1")).to_have_text("merge")
+    place.client.cancel(jobs[0].id)
+
+
+def test_a_graph_of_100_000_jobs_is_layers_that_open(owner: Visitor, place: Site) -> None:
+    """99,993 jobs: a box for each step; one opens to the list of its jobs; a search says where what it finds is."""
+    jobs = place.client.submit(pipeline(9_999))
+    first = jobs[0].id
+    owner.go(f"/jobs/{first}/graph")
+    boxes = owner.page.locator(".dag .many")
+    expect(boxes).to_have_count(10)
+    expect(boxes.first).to_contain_text("9,999 × split-#")
+    assert owner.page.locator("body *").count() < 1_500
+    boxes.first.click()
+    rows = owner.page.locator("table tbody tr.link")
+    expect(owner.page.locator("table")).to_have_attribute("aria-rowcount", "10000")
+    assert rows.count() < 60
+    owner.page.get_by_placeholder("Number, name or state").fill("align-1234")
+    expect(owner.page).to_have_url(re.compile("find=align-1234"))
+    expect(owner.page.locator(".dag .many:not(.dim)")).to_have_count(1)
+    expect(owner.page.locator(".dag .many:not(.dim)")).to_contain_text("1 found")
+    assert violations(owner) == []
+    owner.page.get_by_role("button", name="Nearest").click()
+    expect(owner.page.locator(".dag .many")).to_have_count(0)
+    owner.page.set_viewport_size({"width": 390, "height": 844})
+    assert owner.page.evaluate("document.documentElement.scrollWidth") <= 390
+    place.client.cancel(jobs[0].id)
+
+
+def test_the_map_shows_what_is_used_beside_what_is_held(owner: Visitor) -> None:
+    """By the collector's samples: another colour, GPUs that are held and idle, and both in what a node says."""
+    owner.go("/nodes?map=g")
+    canvas = owner.page.locator(".map canvas")
+    held = canvas.evaluate("el => el.toDataURL()")
+    owner.page.get_by_role("button", name="Used").click()
+    expect(owner.page).to_have_url(re.compile("use=1"))
+    expect(owner.page.locator(".legend")).to_contain_text("held, not used")
+    owner.page.wait_for_function(
+        "async () => { const { measured } = await import('/static/js/measured.js'); return measured.g !== null; }"
+    )
+    owner.page.wait_for_function("held => document.querySelector('.map canvas').toDataURL() !== held", arg=held)
+    canvas.focus()
+    owner.page.keyboard.press("ArrowRight")
+    expect(owner.page.locator(".map .tip")).to_contain_text("used")
+    owner.go("/nodes?map=h")
+    expect(owner.page.locator(".legend")).to_contain_text("strained")
+
+
+def test_a_node_shows_what_was_measured_there(owner: Visitor) -> None:
+    """Lines of its CPU, memory and GPUs."""
+    owner.go("/nodes/gpu0120")
+    panel = owner.page.locator("section[aria-label='Measured, last hour']")
+    expect(panel).to_contain_text("Cores busy")
+    expect(panel).to_contain_text("GPU 0 used")
+
+
+def test_output_is_followed_while_a_real_job_writes_it(owner: Visitor, place: Site, tmp_path: Path) -> None:
+    """On this machine's own node: a line that is there, one that comes later, and the end, without loading again."""
+    (node,) = [one.name for one in place.client.nodes() if not SIMULATED.fullmatch(one.name)]
+    place.client.uncordon(node)
+    go_on = tmp_path / "go-on"
+    script = (
+        f"printf 'first <b>line</b>\\n\\033[31mred\\033[0m\\n'; until [ -e {go_on} ]; do sleep 0.1; done; echo second"
+    )
+    spec = {"command": ["sh", "-c", script], "constraints": [f"hal.node={node}"], "user": "root", "priority": 10_000}
+    job = place.client.submit(spec)
+    owner.page.goto(f"{owner.origin}/jobs/{job.id}/logs")
+    log = owner.page.locator(".log")
+    expect(log).to_contain_text("first <b>line</b>\nred\n")
+    assert owner.page.locator(".log b").count() == 0
+    assert "second" not in log.inner_text()
+    expect(owner.page.locator("section[aria-label=Output]")).to_contain_text("live")
+    go_on.touch()
+    expect(log).to_contain_text("second")
+    expect(owner.page.locator(".head .state")).to_have_text("succeeded")
+    place.client.cordon(node)
+
+
+def test_a_job_shows_its_plan_and_what_it_uses_of_its_request(owner: Visitor, place: Site) -> None:
+    """What runs: until when it may, and lines of its samples against what it asked for; what waits: its forecast."""
+    wait_until(lambda: next(running(place), None), "nothing runs")
+    job = next(running(place))
+    owner.go(f"/jobs/{job.id}")
+    use = owner.page.locator("section[aria-label='Used of what it asked for']")
+    expect(use).to_contain_text("Cores used")
+    expect(use).to_contain_text("asked for")
+    expect(owner.page.locator(".gantt .bar-run, .gantt .bar-ok, .gantt .bar-bad")).not_to_have_count(0)
+    huge = place.client.submit({"command": ["x"], "nodes": NODES - 10, "request": {"cpu": 64}, "walltime": "1h"})
+    owner.go(f"/jobs/{huge.id}")
+    expect(owner.page.locator(".why .big")).to_be_visible()
+    expect(owner.page.locator(".gantt .bar-plan")).to_be_visible()
+    expect(owner.page.locator("section[aria-label=Timeline]")).to_contain_text(re.compile("forecast|reserved"))
+    huge.cancel()
+
+
+def running(place: Site) -> Iterator[Any]:
+    """Jobs of one task on one node that run."""
+    return (job for job in place.client.jobs(state="running", limit=200) if job.tasks == job.nodes == 1)

@@ -195,14 +195,21 @@ def test_a_phone_shows_all_pages_without_scrolling_sideways(owner: Visitor) -> N
 
 
 def test_an_array_of_100_000_tasks_is_one_canvas(owner: Visitor, place: Site) -> None:
-    """Not 100,000 elements; a click opens a task."""
+    """Not 100,000 elements; a click lists the tasks of a cell, from where each is opened; the list goes on by range."""
     job = place.client.submit({"command": ["x"], "array": 100_000, "request": {"cpu": 64}, "hold": True})
     owner.go(f"/jobs/{job.id}/tasks")
     canvas = owner.page.locator(".grid-of-tasks canvas")
     expect(canvas).to_be_visible()
     assert owner.page.locator("body *").count() < 3_000
     canvas.click(position={"x": 5, "y": 5})
-    expect(owner.page).to_have_url(re.compile(rf"/jobs/{job.id}/tasks/\d+$"))
+    expect(owner.page).to_have_url(re.compile(r"range=5-9$"))
+    rows = owner.page.locator("table[aria-label=Tasks] tbody tr.link")
+    expect(rows).to_have_count(5)
+    owner.page.get_by_role("button", name="Next").click()
+    expect(owner.page).to_have_url(re.compile(r"range=10-14$"))
+    expect(rows.first).to_contain_text("10")
+    rows.first.locator("a").click()
+    expect(owner.page).to_have_url(re.compile(rf"/jobs/{job.id}/tasks/10$"))
     job.cancel()
 
 

@@ -26,7 +26,7 @@ export function Gantt({ rows, now, label, from, until, names = 96 }) {
     ${ticks.map((at) => html`<g key=${at}><line class="tick" x1=${x(at)} x2=${x(at)} y1=${TOP - 4} y2=${height} /><text x=${x(at)} y="11" text-anchor="middle">${short(at)}</text></g>`)}
     ${rows.map((row, n) => html`<g key=${row.key ?? row.name + n}><text x="0" y=${TOP + n * ROW + 16}>${safe(row.name).slice(0, Math.floor(left / 6.4))}</text>
       ${row.bars.map((bar, i) => html`<rect key=${i} class=${`bar-${bar.tone}`} rx="3" x=${x(bar.from)} y=${TOP + n * ROW + 5} width=${Math.max(2, x(bar.to) - x(bar.from))} height=${ROW - 10}><title>${safe(bar.title)} · ${full(bar.from)}</title></rect>`)}
-      ${row.until && row.until > now ? html`<rect class="bar-plan" rx="3" x=${x(now)} y=${TOP + n * ROW + 5.5} width=${Math.max(2, x(row.until) - x(now))} height=${ROW - 11}><title>may run until ${full(row.until)}</title></rect>` : null}
+      ${row.until && row.until > now ? html`<rect class="bar-plan" rx="3" x=${x(now)} y=${TOP + n * ROW + 5.5} width=${Math.max(2, x(row.until) - x(now))} height=${ROW - 11} clip-path=${row.until > last ? "inset(-2px 2px -2px -2px)" : undefined}><title>may run until ${full(row.until)}</title></rect>` : null}
       ${row.end && right > 8 ? html`<text x=${width - right + 10} y=${TOP + n * ROW + 16}>${safe(row.end)}</text>` : null}</g>`)}
     ${now > first && now < last ? html`<line class="now" x1=${x(now)} x2=${x(now)} y1=${TOP - 6} y2=${height} />` : null}</svg></div>`;
 }

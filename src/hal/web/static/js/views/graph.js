@@ -1,71 +1,88 @@
-// The jobs before and after a job, level by level; where there are very many, by level and name.
-import { html, useEffect, useMemo, useState } from "../h.js";
-import { controller, get } from "../api.js";
-import { Link } from "../router.js";
+// The jobs before and after a job, layer by layer; many that are alike are one box, which opens to the list of its jobs.
+import { html, useEffect, useMemo, useRef, useState } from "../h.js";
+import { controller, useData } from "../api.js";
+import { countsOf, layout, readGraph, search } from "../dag.js";
+import { Icon } from "../icons.js";
+import { Link, go, usePlace, withQuery } from "../router.js";
 import { count, plural, safe } from "../format.js";
-import { jobState, kindOf } from "../states.js";
-import { Empty, Fault, Loading, Panel } from "../ui.js";
+import { State, kindOf } from "../states.js";
+import { Table } from "../table.js";
+import { Chips, Empty, Panel, Shown } from "../ui.js";
 
-const MOST_JOBS = 400, AT_ONCE = 8, MOST_SHOWN = 120, W = 190, H = 44, GX = 70, GY = 14;
-
-const before = (job) => (job.spec?.after || []).map((one) => String(typeof one === "object" ? one.job : one).replace(/^.*:/, "").replace(/\..*$/, "")).filter((id) => /^\d+$/.test(id));
-
-async function walk(first, tell, stopped) {
-  const jobs = new Map([[first.id, first]]), waiting = [...before(first), ...(first.dependants || [])];
-  const asked = new Set([first.id]);
-  let cut = false;
-  while (waiting.length && !stopped()) {
-    const some = [];
-    while (waiting.length && some.length < AT_ONCE) { const id = waiting.shift(); if (!asked.has(id)) { asked.add(id); some.push(id); } }
-    if (asked.size > MOST_JOBS) { cut = true; break; }
-    const found = await Promise.all(some.map((id) => get(`${controller(`jobs/${id}`)}?all_dependants=1`).catch(() => null)));
-    for (const job of found.filter(Boolean)) { jobs.set(job.id, job); waiting.push(...before(job), ...(job.dependants || [])); }
-    tell(new Map(jobs), cut);
-  }
-  tell(new Map(jobs), cut, true);
-}
+const W = 182, H = 58, GX = 46, GY = 14, NEAR = 60, MOST_LINES = 1500, OPENS = 40, OFTEN_UP_TO = 2000;
+const ORDER = ["failed", "timed-out", "running", "allocated", "held", "pending", "cancelled", "succeeded"];
+const rank = (state) => { const at = ORDER.indexOf(kindOf(state)); return at < 0 ? 4 : at; };
 
 export function Graph({ job }) {
-  const [state, setState] = useState({ jobs: new Map([[job.id, job]]), done: false, cut: false, error: null });
-  useEffect(() => {
-    let gone = false;
-    get(`${controller(`jobs/${job.id}`)}?all_dependants=1`).then((first) => walk(first, (jobs, cut, done) => { if (!gone) setState({ jobs, cut, done, error: null }); }, () => gone)).catch((error) => { if (!gone) setState((old) => ({ ...old, error, done: true })); });
-    return () => { gone = true; };
-  }, [job.id]);
-  const drawn = useMemo(() => layout(state.jobs, job.id), [state.jobs]);
-  return html`<${Panel} title=${`Graph · ${plural(state.jobs.size, "job")}`} more=${state.cut ? `the nearest ${count(MOST_JOBS)} jobs` : ""}><${Fault} error=${state.error} />${!state.done ? html`<${Loading} what="Looking for the jobs before and after" />` : null}
-    ${drawn.boxes.length > 1 ? html`<div class="dag" tabindex="0"><svg width=${drawn.width} height=${drawn.height} role="img" aria-label="Graph of jobs">
-      ${drawn.edges.map(([a, b]) => html`<path class="edge" d=${`M${a.x + W} ${a.y + H / 2} C ${a.x + W + GX / 2} ${a.y + H / 2}, ${b.x - GX / 2} ${b.y + H / 2}, ${b.x} ${b.y + H / 2}`} />`)}
-      ${drawn.boxes.map((box) => html`<${Link} to=${`/jobs/${box.id}${box.many ? "" : ""}`} class=${`node ${box.id === job.id ? "self" : ""}`} key=${box.key}><rect x=${box.x} y=${box.y} width=${W} height=${H} rx="8" /><circle class=${`dot s-${kindOf(box.state)}`} cx=${box.x + 14} cy=${box.y + 16} r="4.5" />
-        <text x=${box.x + 26} y=${box.y + 20}>${safe(box.name).slice(0, 22)}</text><text class="small" x=${box.x + 26} y=${box.y + 36}>${box.note}</text><//>`)}</svg></div>` : state.done ? html`<${Empty} title="No job comes before or after this one" />` : null}<//>`;
+  const [slow, setSlow] = useState(false);
+  const found = useData(controller(`jobs/${job.id}/graph`), slow ? 60000 : 5000);
+  const graph = useMemo(() => (found.data ? readGraph(found.data) : null), [found.data]);
+  useEffect(() => { if (graph) setSlow(graph.n > OFTEN_UP_TO); }, [graph]);
+  return html`<${Shown} of=${found} what="Loading the jobs before and after">${() => (graph.n > 1 ? html`<${Drawn} graph=${graph} />` : html`<${Panel}><${Empty} title="No job comes before or after this one" /><//>`)}<//>`;
 }
 
-function layout(jobs, self) {
-  const level = new Map(), after = new Map([...jobs.keys()].map((id) => [id, before(jobs.get(id)).filter((one) => jobs.has(one))]));
-  const depth = (id, seen = 0) => {
-    if (level.has(id)) return level.get(id);
-    level.set(id, 0);
-    const found = seen > 300 ? 0 : Math.max(0, ...after.get(id).map((one) => depth(one, seen + 1) + 1));
-    level.set(id, found);
-    return found;
-  };
-  [...jobs.keys()].forEach((id) => depth(id));
-  // Many jobs of one level, name and state are one box.
-  const few = jobs.size <= MOST_SHOWN, groups = new Map(), where = new Map();
-  for (const job of jobs.values()) {
-    const stem = job.name.replace(/[\d]+/g, "#"), key = few || job.id === self ? job.id : `${level.get(job.id)} ${stem} ${job.state}`;
-    if (!groups.has(key)) groups.set(key, []);
-    groups.get(key).push(job);
-    where.set(job.id, key);
-  }
-  const used = [], boxes = new Map();
-  for (const [key, members] of [...groups].sort((a, b) => Number(a[1][0].id) - Number(b[1][0].id))) {
-    const job = members[0], column = level.get(job.id), row = used[column] || 0;
-    used[column] = row + 1;
-    boxes.set(key, { key, id: job.id, x: column * (W + GX) + 2, y: row * (H + GY) + 2, name: members.length > 1 ? `${count(members.length)} × ${job.name.replace(/\d+/g, "#")}` : job.name, state: jobState(job), many: members.length > 1,
-      note: members.length > 1 ? job.state : `${job.id} · ${job.state}${job.tasks > 1 ? ` · ${count(job.counts.succeeded)}/${count(job.tasks)}` : ""}` });
-  }
-  const edges = new Map();
-  for (const [id, ones] of after) for (const one of ones) { const a = where.get(one), b = where.get(id); if (a !== b) edges.set(`${a}>${b}`, [boxes.get(a), boxes.get(b)]); }
-  return { boxes: [...boxes.values()], edges: [...edges.values()], width: used.length * (W + GX), height: Math.max(1, ...used.filter(Boolean)) * (H + GY) + 6 };
+function Drawn({ graph }) {
+  const { query } = usePlace(), near = query.get("graph") === "near" && graph.n > NEAR, text = query.get("find") || "";
+  const [opened, setOpened] = useState(new Set()), [chosen, setChosen] = useState(null), [typed, setTyped] = useState(text);
+  const scroll = useRef(null);
+  const members = useMemo(() => Int32Array.from({ length: near ? NEAR : graph.n }, (_, i) => i), [graph, near]);
+  const drawn = useMemo(() => layout(graph, members, opened), [graph, members, opened]);
+  const hits = useMemo(() => search(graph, text), [graph, text]), lit = useMemo(() => new Set(hits), [hits]);
+  const states = useMemo(() => countsOf(graph, members), [graph, members]);
+  const box = drawn.boxes.find((one) => one.key === chosen && !one.single) || null;
+  useEffect(() => { const timer = setTimeout(() => { if (typed !== text) go(withQuery({ find: typed.trim() }), true); }, 250); return () => clearTimeout(timer); }, [typed]);
+  const own = drawn.boxes.find((one) => one.members.includes(0));
+  useEffect(() => {
+    const el = scroll.current;
+    if (el && own) { el.scrollLeft = own.column * (W + GX) - (el.clientWidth - W) / 2; el.scrollTop = own.row * (H + GY) - (el.clientHeight - H) / 2; }
+  }, [graph.job, near]);
+  const open = (one) => setOpened((old) => new Set(old).add(one.key));
+  return html`<${Panel} title=${`Graph · ${plural(graph.n, "job")}`} more=${html`${graph.truncated ? html`<span>the nearest of more</span>` : null}${graph.n > NEAR ? html`<${Chips} label="What is drawn" of=${[["", "All"], ["near", "Nearest"]]} at=${near ? "near" : ""} pick=${(name) => go(withQuery({ graph: name }), true)} />` : null}${opened.size ? html`<button class="quiet small" onClick=${() => setOpened(new Set())}>Close boxes</button>` : null}`}>
+    <div class="counts">${Object.entries(states).sort((a, b) => rank(a[0]) - rank(b[0])).map(([state, n]) => html`<span key=${state}><${State} of=${state} /> ${count(n)}</span>`)}</div>
+    <div class="filters pad"><label class="search"><${Icon} name="search" /><span class="hide">Find in the graph</span><input type="search" value=${typed} placeholder="Number, name or state of a job" spellcheck="false" onInput=${(event) => setTyped(event.target.value)} /></label>${text ? html`<span class="muted">${plural(hits.length, "job")} found</span>` : null}</div>
+    <div class="dag" tabindex="0" ref=${scroll} role="group" aria-label="Graph of jobs"><svg width=${drawn.columns * (W + GX) - GX + 4} height=${drawn.rows * (H + GY) + 4}>
+      ${drawn.lines.slice(0, MOST_LINES).map(([a, b, many]) => { const from = drawn.boxes[a], to = drawn.boxes[b]; return html`<${Line} key=${`${from.key}>${to.key}`} from=${from} to=${to} many=${many} />`; })}
+      ${drawn.boxes.map((one) => html`<${Box} key=${one.key} one=${one} graph=${graph} self=${one === own} lit=${text ? one.members.filter((i) => lit.has(i)).length : 0} dim=${Boolean(text)} chosen=${one.key === chosen} choose=${() => setChosen(one.key === chosen ? null : one.key)} />`)}</svg></div>
+    ${drawn.lines.length > MOST_LINES ? html`<p class="note">${count(drawn.lines.length - MOST_LINES)} lines are not drawn.</p>` : null}<//>
+    ${box ? html`<${Members} title=${`${count(box.members.length)} × ${safe(box.title)}`} graph=${graph} members=${box.members} open=${box.members.length <= OPENS ? () => open(box) : null} />` : null}
+    ${text && hits.length ? html`<${Members} title=${`Found: ${safe(text)}`} graph=${graph} members=${hits} />` : null}`;
+}
+
+const x = (box) => box.column * (W + GX) + 2, y = (box) => box.row * (H + GY) + 2;
+
+function Line({ from, to, many }) {
+  const a = x(from) + W, b = x(to), ay = y(from) + H / 2, by = y(to) + H / 2, bend = Math.max(24, (b - a) / 2);
+  return html`<path class="edge" stroke-width=${Math.min(5, 1.2 + Math.log10(many))} d=${`M${a} ${ay} C ${a + bend} ${ay}, ${b - bend} ${by}, ${b} ${by}`}><title>${plural(many, "dependency", "dependencies")}</title></path>`;
+}
+
+function Box({ one, graph, self, lit, dim, chosen, choose }) {
+  const counts = countsOf(graph, one.members), total = one.members.length, i = one.members[0], kinds = Object.entries(counts).sort((a, b) => rank(a[0]) - rank(b[0]));
+  const title = one.single ? safe(one.title) : `${count(total)} × ${safe(one.title)}`, note = one.single ? `${graph.ids[i]} · ${kinds[0][0]}${graph.tasks[i] > 1 ? ` · ${count(graph.tasks[i])} tasks` : ""}` : kinds.slice(0, 2).map(([state, n]) => `${count(n)} ${state}`).join(" · ");
+  let left = x(one) + 12;
+  const inside = html`<rect class="face" x=${x(one)} y=${y(one)} width=${W} height=${H} rx="9" />
+    <text x=${x(one) + 12} y=${y(one) + 20}>${title.length > 24 ? `${title.slice(0, 23)}…` : title}</text>
+    ${kinds.map(([state, n]) => { const wide = (n / total) * (W - 24), at = left; left += wide; return html`<rect key=${state} class=${`part p-${kindOf(state)}`} x=${at} y=${y(one) + 28} width=${Math.max(1, wide - (kinds.length > 1 ? 1 : 0))} height="5" rx="2" />`; })}
+    <text class="small" x=${x(one) + 12} y=${y(one) + 48}>${lit ? `${count(lit)} found` : note}</text><title>${`${title}: ${kinds.map(([state, n]) => `${count(n)} ${state}`).join(", ")}`}</title>`;
+  const kind = `node ${self ? "self" : ""} ${dim && !lit ? "dim" : ""} ${chosen ? "chosen" : ""}`;
+  if (one.single) return html`<${Link} to=${`/jobs/${graph.ids[i]}/graph`} class=${kind} aria-label=${`Job ${note}, ${title}`}>${inside}<//>`;
+  return html`<g class=${`${kind} many`} role="button" tabindex="0" aria-expanded=${String(chosen)} aria-label=${`${title}: ${note}`} onClick=${choose} onKeyDown=${(event) => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); choose(); } }}>${inside}</g>`;
+}
+
+function Members({ title, graph, members, open }) {
+  const [only, setOnly] = useState("");
+  const counts = countsOf(graph, members), kinds = Object.entries(counts).sort((a, b) => rank(a[0]) - rank(b[0]));
+  const rows = useMemo(() => {
+    const kept = only && counts[only] ? members.filter((i) => graph.states[graph.state[i]] === only) : Array.from(members);
+    const ranks = graph.states.map(rank);
+    return kept.sort((a, b) => ranks[graph.state[a]] - ranks[graph.state[b]] || graph.ids[a] - graph.ids[b]);
+  }, [graph, members, only]);
+  const columns = [
+    { key: "state", title: "State", cell: (i) => html`<${State} of=${graph.states[graph.state[i]]} />` },
+    { key: "id", title: "Job", cell: (i) => html`<${Link} to=${`/jobs/${graph.ids[i]}`} class="mono blue">${graph.ids[i]}<//>` },
+    { key: "name", title: "Name", class: "name", cell: (i) => safe(graph.names[graph.name[i]]) },
+    { key: "tasks", title: "Tasks", class: "right l1", cell: (i) => count(graph.tasks[i]) },
+    { key: "graph", title: "", class: "right l1", cell: (i) => html`<${Link} to=${`/jobs/${graph.ids[i]}/graph?graph=near`} class="blue">its graph<//>` },
+  ];
+  return html`<${Panel} title=${title} more=${html`${kinds.length > 1 ? html`<${Chips} label="State" of=${[["", "All"], ...kinds.map(([state, n]) => [state, state, n])]} at=${counts[only] ? only : ""} pick=${setOnly} />` : null}${open ? html`<button class="quiet small" onClick=${open}>Draw each</button>` : null}`}>
+    <${Table} fixed=${true} label=${title} columns=${columns} rows=${rows} rowKey=${(i) => graph.ids[i]} to=${true} /><//>`;
 }

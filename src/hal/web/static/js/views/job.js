@@ -3,15 +3,16 @@ import { html } from "../h.js";
 import { controller, getSession, useData } from "../api.js";
 import { Link } from "../router.js";
 import { JobActions } from "../actions.js";
-import { bytes, clock, count, duration, durationMs, full, percent, plural, request, safe } from "../format.js";
+import { clock, count, duration, full, plural, request, safe } from "../format.js";
 import { Copy } from "../dialogs.js";
 import { Parts, State, jobState, taskCounts } from "../states.js";
 import { Ago, Bar, Empty, Facts, Head, Panel, Shown, Tabs, useNow } from "../ui.js";
 import { Logs } from "./logs.js";
-import { Gantt } from "./gantt.js";
 import { TaskGrid } from "./taskgrid.js";
 import { Graph } from "./graph.js";
+import { Times } from "./times.js";
 import { Trace } from "./trace.js";
+import { Use } from "./attemptuse.js";
 
 const ENDED = ["succeeded", "failed", "cancelled", "timed-out"];
 
@@ -41,13 +42,14 @@ function Loaded({ job, tab, task, refresh }) {
 }
 
 function About({ job, now, waits, many }) {
-  const single = useData(many ? null : controller(`jobs/${job.id}/tasks/0`), job.end_ms ? 0 : 2000);
-  const c = taskCounts(job);
-  return html`${waits ? html`<${Why} job=${job} now=${now} />` : null}
+  const single = useData(many ? null : controller(`jobs/${job.id}/tasks/0`), job.end_ms ? 0 : 2000), why = useData(waits ? controller(`jobs/${job.id}/why`) : null, 4000);
+  const c = taskCounts(job), last = single.data?.attempts?.[single.data.attempts.length - 1];
+  return html`${waits ? html`<${Why} found=${why} now=${now} />` : null}
     ${many ? html`<${Panel} title=${`Tasks · ${count(job.tasks)}`} more=${html`<${Link} to=${`/jobs/${job.id}/tasks`}>all tasks<//>`}><div class="counts">${Object.entries(c).filter(([, n]) => n).map(([state, n]) => html`<span key=${state}><${State} of=${state} /> ${count(n)}</span>`)}</div><div class="pad"><${Parts} counts=${c} total=${job.tasks} /></div><//>` : null}
-    ${single.data ? html`<${Attempts} job=${job} task=${single.data} now=${now} />` : null}
-    <div class="cols"><div>${!many && (job.start_ms || job.end_ms) ? html`<${Logs} job=${job} task=${0} short=${true} />` : html`<${Request} job=${job} />`}${waits ? html`<${Priority} job=${job} />` : null}</div>
-    <div>${single.data?.attempts?.length ? html`<${Used} job=${job} attempt=${single.data.attempts[single.data.attempts.length - 1]} now=${now} />` : null}${!many && (job.start_ms || job.end_ms) ? html`<${Request} job=${job} />` : null}<${Where} job=${job} task=${single.data} /></div></div>`;
+    <${Times} job=${job} task=${single.data} why=${why.data} waits=${waits} now=${now} />
+    ${last ? html`<${Use} job=${job} task=${0} attempt=${last} now=${now} />` : null}
+    <div class="cols"><div>${!many && (job.start_ms || job.end_ms) ? html`<${Logs} job=${job} task=${0} short=${true} />` : html`<${Request} job=${job} />`}</div>
+    <div>${waits ? html`<${Priority} job=${job} />` : null}${!many && (job.start_ms || job.end_ms) ? html`<${Request} job=${job} />` : null}<${Where} job=${job} task=${single.data} /></div></div>`;
 }
 
 function Request({ job }) {
@@ -55,11 +57,10 @@ function Request({ job }) {
     Object.keys(job.labels || {}).length ? ["Labels", Object.entries(job.labels).map(([key, value]) => html`<span class="tag" key=${key}>${safe(key)}=${safe(value)}</span>`)] : null]} /><//>`;
 }
 
-export function Why({ job, now }) {
-  const found = useData(controller(`jobs/${job.id}/why`), 4000);
+function Why({ found, now }) {
   return html`<${Panel} title="Why it waits"><${Shown} of=${found} what="Asking the engine">${(why) => html`<div class="why"><p class="big">${safe(why.message)}</p>
-    <p class="muted">${why.starts_at_ms ? html`Starts about <strong>${clock(why.starts_at_ms, now)}</strong> (<${Ago} at=${why.starts_at_ms} now=${now} />), by ${safe(why.basis || "what is known")}.` : why.never ? "Nothing that HAL knows of could let it start." : "No forecast: nothing known says when."}${why.position ? ` ${plural(why.position, "job")} ahead ${why.position === 1 ? "competes" : "compete"} for the same.` : ""}</p>
-    ${why.helps?.length || why.sooner?.length ? html`<ul>${(why.helps || []).map((text) => html`<li key=${text}><span>${safe(text)}</span></li>`)}${(why.sooner || []).map((one) => html`<li key=${JSON.stringify(one)}><span>${safe(one.text || one.message || Object.values(one).filter((part) => typeof part === "string").join(" "))}</span></li>`)}</ul>` : null}</div>`}<//><//>`;
+    <p class="muted">${why.starts_at_ms ? html`Starts about <strong>${clock(why.starts_at_ms, now)}</strong> (<${Ago} at=${why.starts_at_ms} now=${now} />): ${safe(why.basis || "what is known")}.` : why.never ? "Nothing that HAL knows of could let it start." : "No forecast: nothing known says when."}${why.position ? ` ${plural(why.position, "job")} ahead ${why.position === 1 ? "competes" : "compete"} for the same.` : ""}</p>
+    ${why.helps?.length || why.sooner?.length ? html`<ul>${(why.helps || []).map((text) => html`<li key=${text}><span>${safe(text)}</span></li>`)}${(why.sooner || []).map((one) => html`<li key=${one.field}><span><code>hal update ${why.job} --${safe(one.field)} ${safe(one.value)}</code> starts it now</span></li>`)}</ul>` : null}</div>`}<//><//>`;
 }
 
 function Priority({ job }) {
@@ -69,43 +70,6 @@ function Priority({ job }) {
   if (!parts.length) return null;
   const most = Math.max(...parts.map((name) => Math.abs(found.data[name])));
   return html`<${Panel} title="Priority" more=${count(Math.round(found.data.total))}><div class="pad">${parts.map((name) => html`<div class="use" key=${name}><span class="k">${name}</span><${Bar} used=${Math.abs(found.data[name])} of=${most} /><span class="v">${count(Math.round(found.data[name]))}</span></div>`)}</div><//>`;
-}
-
-function Attempts({ job, task, now }) {
-  const attempts = task.attempts || [];
-  return html`<${Panel} title=${attempts.length > 1 ? `Timeline · ${attempts.length} attempts` : "Timeline"}><${Gantt} now=${now} label=${`Timeline of job ${job.id}`} rows=${attemptRows(job, attempts, now)} /><//>`;
-}
-
-function attemptRows(job, attempts, now) {
-  const rows = [];
-  let since = job.submit_ms;
-  attempts.slice(-12).forEach((one) => {
-    const end = one.end_ms ?? now, tone = { succeeded: "ok", failed: "bad", lost: "bad", "timed-out": "bad", cancelled: "off", preempted: "off" }[one.state] || "run";
-    rows.push({ name: `attempt ${one.attempt}`, bars: [{ from: since, to: one.allocated_ms ?? end, tone: "wait", title: `waited ${duration((one.allocated_ms ?? end) - since)}` },
-      ...(one.allocated_ms ? [{ from: one.allocated_ms, to: one.start_ms ?? end, tone: "alloc", title: `starting ${duration((one.start_ms ?? end) - one.allocated_ms)}` }] : []),
-      ...(one.start_ms ? [{ from: one.start_ms, to: end, tone, title: `${one.state} after ${duration(end - one.start_ms)}${one.exit_code ? `, exit code ${one.exit_code}` : ""}` }] : [])],
-      end: `${one.state}${one.exit_code ? ` (${one.exit_code})` : ""}`, until: !one.end_ms && one.start_ms && job.walltime ? one.start_ms + durationMs(job.walltime) : null });
-    since = end;
-  });
-  if (!rows.length) rows.push({ name: "waits", bars: [{ from: job.submit_ms, to: job.end_ms ?? now, tone: "wait", title: "waiting" }], end: job.state });
-  return rows;
-}
-
-function Used({ job, attempt, now }) {
-  const usage = attempt.usage || {}, wall = attempt.start_ms ? (attempt.end_ms ?? now) - attempt.start_ms : 0;
-  const cpu = (usage.user_ms || 0) + (usage.system_ms || 0), cores = Number(job.request.cpu || 0) * job.nodes, limit = durationMs(job.walltime);
-  const memory = memoryBytes(job.request.memory);
-  if (!attempt.start_ms) return null;
-  return html`<${Panel} title="Used of what it asked for"><div class="pad">
-    ${limit ? html`<div class="use"><span class="k">time</span><${Bar} used=${wall} of=${limit} tone=${wall > limit * 0.9 && !attempt.end_ms ? "wait" : ""} /><span class="v">${duration(wall)} <em>of ${job.walltime}</em></span></div>` : null}
-    ${cpu && cores ? html`<div class="use"><span class="k">cpu</span><${Bar} used=${cpu} of=${wall * cores} /><span class="v">${percent(cpu, wall * cores)}% <em>of ${cores}</em></span></div>` : null}
-    ${usage.max_rss_bytes ? html`<div class="use"><span class="k">memory</span><${Bar} used=${usage.max_rss_bytes} of=${memory || usage.max_rss_bytes} /><span class="v">${bytes(usage.max_rss_bytes)}${memory ? html` <em>of ${bytes(memory)}</em>` : ""}</span></div>` : null}
-    ${!cpu && !usage.max_rss_bytes ? html`<p class="muted">CPU and memory are known when it has ended.</p>` : null}</div><//>`;
-}
-
-function memoryBytes(text) {
-  const [, n, unit] = /^([\d.]+)\s*([KMGTP]?)(i?)B?$/.exec(String(text || "")) || [];
-  return n ? Number(n) * (unit ? 1024 ** (" KMGTP".indexOf(unit)) : 1) : 0;
 }
 
 function Where({ job, task }) {
@@ -119,7 +83,7 @@ function Task({ job, task, now }) {
   const found = useData(controller(`jobs/${job.id}/tasks/${task}`), 2000);
   return html`<${Shown} of=${found} what="Loading the task">${(one) => html`<${Panel} title=${html`Task ${task} <${State} of=${one.state} />`} more=${html`${task > 0 ? html`<${Link} to=${`/jobs/${job.id}/tasks/${task - 1}`}>previous<//>` : null}${task + 1 < job.tasks ? html`<${Link} to=${`/jobs/${job.id}/tasks/${task + 1}`}>next<//>` : null}`}>
     <${Facts} rows=${[["Nodes", one.nodes.length ? one.nodes.slice(0, 8).map((name) => html`<${Link} key=${name} class="tag" to=${`/nodes/${encodeURIComponent(name)}`}>${safe(name)}<//>`) : "–"], ["Attempt", one.attempt || "–"], one.exit_code != null ? ["Exit code", one.exit_code] : null, one.cause ? ["Cause", safe(one.cause)] : null, one.message ? ["Message", safe(one.message)] : null, one.reason ? ["Reason", safe(one.reason)] : null]} /><//>
-    <${Attempts} job=${job} task=${one} now=${now} />${one.attempts?.length ? html`<${Used} job=${job} attempt=${one.attempts[one.attempts.length - 1]} now=${now} />` : null}<${Logs} job=${job} task=${task} />`}<//>`;
+    <${Times} job=${job} task=${one} waits=${false} now=${now} />${one.attempts?.length ? html`<${Use} job=${job} task=${task} attempt=${one.attempts[one.attempts.length - 1]} now=${now} />` : null}<${Logs} job=${job} task=${task} />`}<//>`;
 }
 
 function Spec({ job }) {

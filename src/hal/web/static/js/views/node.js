@@ -6,8 +6,9 @@ import { NodeActions } from "../actions.js";
 import { bytes, clock, count, full, safe } from "../format.js";
 import { State } from "../states.js";
 import { Table } from "../table.js";
-import { Ago, Empty, Facts, Head, Panel, Shown, Spark, Use, useNow } from "../ui.js";
+import { Ago, Empty, Facts, Head, Panel, Shown, Use, useNow } from "../ui.js";
 import { jobColumns } from "./jobs.js";
+import { Lines, Strips } from "./lines.js";
 
 export function Node({ name }) {
   const found = useData(controller(`nodes/${encodeURIComponent(name)}`), 2000), now = useNow();
@@ -21,10 +22,10 @@ export function Node({ name }) {
     ${node.reason ? html`<ul class="attend"><li class=${["down", "unreachable", "stopped"].includes(node.state) ? "bad" : ""}><div><strong>Takes no new work</strong><p>${safe(node.reason)}</p></div></li></ul>` : null}
     <div class="cols"><div>
       <${Panel} title="Runs here"><${Shown} of=${running} what="Loading what runs">${(data) => html`<${Table} label="Jobs on this node" columns=${jobColumns(now).filter((one) => ["state", "id", "name", "user", "request", "time"].includes(one.key))} rows=${data.jobs} rowKey=${(job) => job.id} to=${true} empty=${html`<${Empty} title="Nothing runs here" />`} />`}<//><//>
-      <${Panel} title="Ended here last"><${Shown} of=${ended}>${(data) => (data.attempts.length ? html`<div class="table"><table aria-label="Attempts that ended here"><tbody>${data.attempts.map((one) => html`<tr key=${one.sequence}><td><${State} of=${one.state} /></td><td class="name"><${Link} to=${`/jobs/${one.job}`}>${safe(one.name)}<//> <span class="muted">${one.job}${one.task ? `.${one.task}` : ""}</span></td><td class="l1 muted">${safe(one.user)}</td><td class="right muted" title=${full(one.end_ms)}>${clock(one.end_ms, now)}</td></tr>`)}</tbody></table></div>` : html`<${Empty} title="Nothing has ended here" />`)}<//><//>
+      <${Measured} node=${node} />
+      <${Panel} title="Ended here last"><${Shown} of=${ended}>${(data) => (data.attempts.length ? html`<div class="table"><table aria-label="Attempts that ended here"><tbody>${[...data.attempts].reverse().map((one) => html`<tr key=${one.sequence}><td><${State} of=${one.state} /></td><td class="name"><${Link} to=${`/jobs/${one.job}`}>${safe(one.name)}<//> <span class="muted">${one.job}${one.task ? `.${one.task}` : ""}</span></td><td class="l1 muted">${safe(one.user)}</td><td class="right muted" title=${full(one.end_ms)}>${clock(one.end_ms, now)}</td></tr>`)}</tbody></table></div>` : html`<${Empty} title="Nothing has ended here" />`)}<//><//>
     </div><div>
       <${Panel} title="Held of what it offers"><div class="pad">${Object.entries(node.capacity).map(([key, of]) => html`<${Use} key=${key} name=${safe(key)} used=${of - (node.free[key] ?? of)} of=${of} />`)}</div><//>
-      <${Measured} node=${node} />
       <${Made} node=${node} /></div></div>`}<//>`;
 }
 
@@ -33,9 +34,9 @@ function Measured({ node }) {
   const since = useMemo(() => Math.floor(Date.now() / 60000) * 60000 - 3600e3, [node.name]);
   const path = getSession()?.collector ? `${collector("series")}?node=${encodeURIComponent(node.name)}&since_ms=${since}&step_ms=30000&rate=1` : null;
   const { data } = useData(path, 15000);
-  const charts = useMemo(() => measured(data?.series || []), [data]);
+  const charts = useMemo(() => measured(data?.series || []), [data]), gpus = useMemo(() => gpusOf(data?.series || []), [data]);
   if (!charts.length) return null;
-  return html`<${Panel} title="Measured, last hour"><div class="pad measured">${charts.map((one) => html`<div key=${one.name}><div class="row"><span class="muted">${one.name}</span><span>${one.shown(one.points[one.points.length - 1][1])}</span></div><${Spark} points=${one.points} max=${one.max} label=${one.name} /></div>`)}</div><//>`;
+  return html`<${Panel} title="Measured, last hour"><div class="pad uses">${charts.map((one) => html`<${Lines} key=${one.name} name=${one.name} points=${one.points} limit=${one.max} shown=${one.shown} />`)}${gpus.length ? html`<${Strips} name="GPUs used" rows=${gpus} shown=${(value) => `${Math.round(value * 100)}%`} />` : null}</div><//>`;
 }
 
 // Charts of the series that say most of a node; one needs two values.
@@ -49,8 +50,11 @@ function measured(series) {
   const charts = [{ name: "Cores busy", points: [...busy].sort((a, b) => a[0] - b[0]), max: last("hal_node_cpus"), shown: (value) => value.toFixed(1) }];
   for (const one of named("hal_node_memory_used_bytes")) charts.push({ name: "Memory used", points: points(one), max: last("hal_node_memory_total_bytes"), shown: bytes });
   for (const one of named("hal_node_load")) if (one.labels.window === "1m") charts.push({ name: "Load", points: points(one), shown: (value) => value.toFixed(1) });
-  for (const one of named("hal_node_gpu_utilisation_ratio").slice(0, 8)) charts.push({ name: `GPU ${safe(one.labels.gpu)} used`, points: points(one), max: 1, shown: (value) => `${Math.round(value * 100)} %` });
   return charts.filter((one) => one.points.length > 1);
+}
+
+function gpusOf(series) {
+  return series.filter((one) => one.name === "hal_node_gpu_utilisation_ratio" && one.values.length > 1).sort((a, b) => Number(a.labels.gpu) - Number(b.labels.gpu)).slice(0, 16).map((one) => ({ name: safe(one.labels.gpu), points: one.at_ms.map((at, n) => [at, one.values[n]]) }));
 }
 
 function Made({ node }) {

@@ -10,7 +10,7 @@ import { Icon } from "../icons.js";
 import { State } from "../states.js";
 import { Table, sorted } from "../table.js";
 import { Bar, Chips, Empty, Head, Loading, Panel } from "../ui.js";
-import { METRICS, MapLegend, NodeMap } from "../nodemap.js";
+import { MapChips, MapLegend, NodeMap, mapOf } from "../nodemap.js";
 
 const KINDS = { up: ["up"], closed: ["cordoned", "draining"], away: ["down", "unreachable", "stopped"] };
 
@@ -19,7 +19,7 @@ const use = (value) => (value < 0 ? html`<span class="muted">–</span>` : html`
 export function Nodes() {
   useLive("nodes");
   const { query } = usePlace(), nodes = live.nodes;
-  const state = query.get("state") || "all", text = query.get("q") || "", metric = METRICS.some(([key]) => key === query.get("map")) ? query.get("map") : "c";
+  const state = query.get("state") || "all", text = query.get("q") || "", [metric, used] = mapOf(query);
   const sort = query.get("sort") ? { key: query.get("sort").replace(/^-/, ""), down: query.get("sort").startsWith("-") } : { key: "name", down: false };
   const [selected, setSelected] = useState(new Set()), last = useRef(null);
   const rows = nodes ? nodes.names.map((name, at) => ({ name, at, state: nodes.states[nodes.s[at]], domain: nodes.d[at] >= 0 ? nodes.domains[nodes.d[at]] : "", c: nodes.c[at], m: nodes.m[at], g: nodes.g[at], running: nodes.r[at], reason: nodes.reasons[name] || "" })) : [];
@@ -48,7 +48,7 @@ export function Nodes() {
   const able = right("POST /v1/nodes/cordon") !== "none", chosen = rows.filter((row) => selected.has(row.name));
   const many = (kind) => rows.filter((row) => KINDS[kind].includes(row.state)).length;
   return html`<${Head} title="Nodes" sub=${html`<span>${plural(rows.length, "node")}, ${count(many("up"))} up</span>`} />
-    <${Panel} title="Map" more=${html`<${Chips} label="What the map shows" of=${METRICS} at=${metric} pick=${(key) => go(withQuery({ map: key === "c" ? "" : key }), true)} />`}><${NodeMap} metric=${metric} most=${240} /><${MapLegend} metric=${metric} /><//>
+    <${Panel} title="Map" more=${html`<${MapChips} metric=${metric} used=${used} />`}><${NodeMap} metric=${metric} used=${used} most=${240} /><${MapLegend} metric=${metric} used=${used} /><//>
     <div class="filters"><${Chips} label="State" of=${[["all", "All", rows.length], ["up", "Up", many("up")], ["closed", "Closed", many("closed") || null], ["away", "Away", many("away") || null]]} at=${state} pick=${(name) => go(withQuery({ state: name === "all" ? "" : name }), true)} />
       <label class="search"><${Icon} name="search" /><span class="hide">Filter nodes</span><input type="search" value=${text} placeholder="Name, rack, reason" spellcheck="false" onInput=${(event) => go(withQuery({ q: event.target.value }), true)} /></label></div>
     <section class="panel" aria-label="Nodes"><${Table} label="Nodes" columns=${columns} rows=${shown} rowKey=${(row) => row.name} to=${true} sort=${sort} onSort=${({ key, down }) => go(withQuery({ sort: (down ? "-" : "") + key }), true)} selected=${selected} onSelect=${able ? pick : null} cursor=${cursor} empty=${html`<${Empty} title=${rows.length ? "No node matches" : "No nodes yet"}>${rows.length ? "Try fewer words, or another state." : html`Start one with <code>hal up</code>.`}<//>`} /></section>

@@ -1,23 +1,26 @@
 // What is seen first: what needs attention, how much is used, where, and what waits for what.
 import { html } from "../h.js";
-import { controller, useData } from "../api.js";
+import { collector, controller, getSession, useData } from "../api.js";
+import { byWeight, isTold, titleOf } from "../alerting.js";
 import { live, useLive } from "../live.js";
-import { Link, go, usePlace, withQuery } from "../router.js";
+import { Link, usePlace } from "../router.js";
 import { amount, baseRequest, clock, count, percent, plural, safe, short } from "../format.js";
 import { Icon } from "../icons.js";
 import { State } from "../states.js";
-import { Ago, Chips, Empty, Head, Loading, Panel, Shown, Spark, useNow } from "../ui.js";
-import { METRICS, MapLegend, NodeMap } from "../nodemap.js";
+import { Ago, Empty, Head, Loading, Panel, Shown, Spark, useNow } from "../ui.js";
+import { MapChips, MapLegend, NodeMap, mapOf } from "../nodemap.js";
 
 const FAILED_RECENTLY_MS = 3600e3;
 
-function attention(failed, wants) {
+function attention(failed, wants, used, alerts) {
   const found = [], pulse = live.pulse, nodes = pulse.health.nodes || {};
   const away = (nodes.down || 0) + (nodes.unreachable || 0) + (nodes.stopped || 0);
   if (away) {
     const names = live.nodes ? live.nodes.names.filter((_, at) => ["down", "unreachable", "stopped"].includes(live.nodes.states[live.nodes.s[at]])) : [];
     found.push({ bad: true, title: `${plural(away, "node")} away`, text: names.length ? `${names.slice(0, 4).map(safe).join(", ")}${names.length > 4 ? " …" : ""}: no new work starts there` : "no new work starts there", to: "/nodes?state=away" });
   }
+  // What is listed here anyway is not said twice.
+  for (const one of byWeight(alerts || []).filter((other) => isTold(other) && other.rule !== "NodesDown").slice(0, 3)) found.push({ bad: one.severity === "critical", title: safe(one.summary), text: `${titleOf(one.rule)}, since ${clock(one.since_ms)}`, to: "/alerts" });
   const closed = (nodes.cordoned || 0) + (nodes.draining || 0);
   if (closed) {
     const names = Object.entries(live.nodes?.reasons || {}).filter(([name]) => ["cordoned", "draining"].includes(live.nodes.states[live.nodes.s[live.nodes.byName.get(name)]]));
@@ -26,6 +29,8 @@ function attention(failed, wants) {
   for (const text of pulse.health.warnings || []) found.push({ title: "The controller warns", text: safe(text), to: null });
   const never = (wants?.classes || []).filter((one) => one.fits_ever < one.nodes);
   if (never.length) found.push({ title: `${plural(never.reduce((n, one) => n + one.jobs, 0), "waiting job")} fit on no nodes that are up`, text: `first: job ${never[0].head}, ${baseRequest(never[0].request)} on ${plural(never[0].nodes, "node")}`, to: `/jobs/${never[0].head}` });
+  const idle = (used?.gpus_held_idle || []).reduce((sum, n) => sum + n, 0);
+  if (idle) found.push({ title: `${plural(idle, "GPU")} held and idle`, text: `on ${plural(used.gpus_held_idle.filter(Boolean).length, "node")}: steps hold them, and nothing runs on them`, to: "/nodes?map=g&use=1" });
   const recent = (failed?.attempts || []).filter((one) => pulse.at - (one.recorded_ms || one.end_ms) < FAILED_RECENTLY_MS);
   if (recent.length) found.push({ title: recent.length >= 50 ? "50 or more attempts failed in the last hour" : `${plural(recent.length, "attempt")} failed in the last hour`, text: [...new Set(recent.map((one) => safe(one.name)))].slice(0, 4).join(", "), to: "/jobs?state=failed" });
   for (const queue of pulse.queues.filter((one) => !one.open || !one.starts)) found.push({ title: `Queue ${safe(queue.name)} is ${queue.starts ? "drained" : "closed"}`, text: queue.starts ? "it accepts nothing new" : "nothing of it starts", to: `/queues/${encodeURIComponent(queue.name)}` });
@@ -59,12 +64,11 @@ function Map_() {
   useLive("nodes");
   const { query } = usePlace();
   const gpu = (live.nodes?.gpus || []).some((n) => n > 0);
-  const metrics = METRICS.filter(([key]) => key !== "g" || gpu);
-  const metric = metrics.some(([key]) => key === query.get("map")) ? query.get("map") : "c";
+  const [metric, used] = mapOf(query, gpu);
   if (!live.nodes) return html`<${Panel} title="Cluster"><${Loading} what="Loading the nodes" /><//>`;
   const total = live.nodes.names.length;
-  return html`<${Panel} title=${`Cluster · ${plural(total, "node")}`} more=${html`<${Chips} label="What the map shows" of=${metrics} at=${metric} pick=${(key) => go(withQuery({ map: key === "c" ? "" : key }), true)} />`}>
-    ${total ? html`<${NodeMap} metric=${metric} most=${Math.max(220, Math.min(460, window.innerHeight - 420))} /><${MapLegend} metric=${metric} />` : html`<${Empty} title="No nodes yet">Start one with <code>hal up</code>, or join a machine with <code>hal agent --join</code>.<//>`}<//>`;
+  return html`<${Panel} title=${`Cluster · ${plural(total, "node")}`} more=${html`<${MapChips} metric=${metric} used=${used} gpu=${gpu} />`}>
+    ${total ? html`<${NodeMap} metric=${metric} used=${used} most=${Math.max(220, Math.min(460, window.innerHeight - 420))} /><${MapLegend} metric=${metric} used=${used} />` : html`<${Empty} title="No nodes yet">Start one with <code>hal up</code>, or join a machine with <code>hal agent --join</code>.<//>`}<//>`;
 }
 
 function Waiting({ wants }) {
@@ -98,7 +102,7 @@ function Next({ plan }) {
 
 function Ended({ ended }) {
   const now = useNow(5000);
-  return html`<${Panel} title="Ended last" more=${html`<${Link} to="/jobs?state=ended">all<//>`}><${Shown} of=${ended}>${(data) => (data.attempts.length ? html`<div class="table"><table aria-label="Attempts that ended last"><tbody>${data.attempts.slice(0, 10).map((one) => html`<tr key=${one.sequence}>
+  return html`<${Panel} title="Ended last" more=${html`<${Link} to="/jobs?state=ended">all<//>`}><${Shown} of=${ended}>${(data) => (data.attempts.length ? html`<div class="table"><table aria-label="Attempts that ended last"><tbody>${[...data.attempts].reverse().slice(0, 10).map((one) => html`<tr key=${one.sequence}>
     <td><${State} of=${one.state} /></td><td class="name"><${Link} to=${`/jobs/${one.job}`}>${safe(one.name)}<//> <span class="muted">${one.job}${one.task ? `.${one.task}` : ""}</span></td><td class="l1 muted">${safe(one.user)}</td><td class="l2 muted">${one.nodes.length > 1 ? plural(one.nodes.length, "node") : safe(one.nodes[0] || "")}</td><td class="right muted"><${Ago} at=${one.end_ms} now=${now} /></td></tr>`)}</tbody></table></div>` : html`<${Empty} title="Nothing has ended yet" />`)}<//><//>`;
 }
 
@@ -106,8 +110,10 @@ export function Overview() {
   useLive();
   const wants = useData(controller("wants"), 5000), plan = useData(controller("plan"), 5000);
   const ended = useData(`${controller("attempts")}?newest=1&limit=20`, 4000), failed = useData(`${controller("attempts")}?newest=1&state=failed&limit=50`, 15000);
+  const used = useData(getSession().collector ? collector("nodes/latest") : null, 60000);
+  const alerts = useData(getSession().collector ? collector("alerts?state=firing") : null, 10000);
   if (!live.pulse) return html`<${Head} title="Overview" /><${Loading} what="Connecting" />`;
-  const care = attention(failed.data, wants.data);
+  const care = attention(failed.data, wants.data, used.data, alerts.data?.alerts);
   const { health } = live.pulse, up = health.nodes?.up || 0, total = Object.values(health.nodes || {}).reduce((a, b) => a + b, 0);
   return html`<${Head} title="Overview" sub=${html`${care.length ? null : html`<span class="well"><${Icon} name="succeeded" />All well</span>`}<span>${count(up)} of ${plural(total, "node")} up</span><span>controller ${health.status} · ${health.version}</span>`} />
     <${Attention} of=${care} /><${Tiles} /><${Map_} />

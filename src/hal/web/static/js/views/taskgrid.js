@@ -1,29 +1,47 @@
-// All tasks of an array on one canvas: a cell a task, or a cell of several where there are very many.
-import { html, useEffect, useRef, useState } from "../h.js";
+// All tasks of an array: a grid of cells by state, and a list of those of a range, what failed first.
+import { html, useMemo } from "../h.js";
 import { controller, useData } from "../api.js";
 import { Link, go, usePlace, withQuery } from "../router.js";
 import { count, plural, safe } from "../format.js";
 import { Parts, State, kindOf, taskCounts } from "../states.js";
 import { Table } from "../table.js";
 import { Chips, Empty, Fault, Loading, Panel } from "../ui.js";
+import { TaskCanvas, expand } from "./taskcanvas.js";
 
-const HEIGHT = 360;
-const COLOURS = { succeeded: "--ok", failed: "--bad-fill", "timed-out": "--bad-fill", cancelled: "--line-strong", running: "--run", allocated: "--ramp-3", held: "--held", pending: "--ramp-1" };
-const WORST = ["failed", "timed-out", "running", "allocated", "held", "cancelled", "pending", "succeeded"];
+const PAGE = 500, MOST_FAILED = 100;
+const FAILED = "failed,timed-out";
 
-function expand(ranges, total) {
-  const states = ranges.states, of = new Uint8Array(total);
-  let at = 0;
-  for (const [state, length] of ranges.runs) { of.fill(state, at, at + length); at += length; }
-  return { states, of };
+// "100-199" -> [100, 199] within the job, or null.
+function rangeOf(text, total) {
+  const [, a, b] = /^(\d+)-(\d+)$/.exec(text || "") || [];
+  return a != null && Number(a) <= Number(b) && Number(a) < total ? [Number(a), Math.min(Number(b), total - 1)] : null;
 }
 
 export function TaskGrid({ job }) {
-  const { query } = usePlace(), only = query.get("tasks") || "all";
-  const grid = useData(`${controller(`jobs/${job.id}/task-states`)}`, job.end_ms ? 0 : 3000);
-  const list = useData(`${controller(`jobs/${job.id}/tasks`)}?limit=500${only === "all" ? "" : `&state=${only}`}`, job.end_ms ? 0 : 3000);
-  const c = taskCounts(job), rows = list.data?.tasks || [];
-  const columns = [
+  const { query } = usePlace(), only = query.get("tasks") || "all", range = rangeOf(query.get("range"), job.tasks), every = job.end_ms ? 0 : 3000;
+  const grid = useData(controller(`jobs/${job.id}/task-states`), every);
+  const all = useMemo(() => (grid.data ? expand(grid.data, job.tasks) : null), [grid.data, job.tasks]);
+  const [from, until] = range || [0, job.tasks - 1], page = [from, Math.min(until, from + PAGE - 1)];
+  const asked = new URLSearchParams({ limit: PAGE, ...(range || only === "all" ? { tasks: `${page[0]}-${page[1]}` } : {}), ...(only === "all" ? {} : { state: only }) });
+  const list = useData(`${controller(`jobs/${job.id}/tasks`)}?${asked}`, every);
+  const c = taskCounts(job), failed = (c.failed || 0) + (c["timed-out"] || 0);
+  // Without a choice, what failed is listed before the rest.
+  const first = useData(only === "all" && !range && failed ? `${controller(`jobs/${job.id}/tasks`)}?limit=${MOST_FAILED}&state=${FAILED}` : null, every);
+  const rows = useMemo(() => {
+    const worst = first.data?.tasks || [], known = new Set(worst.map((task) => task.task));
+    return [...worst, ...(list.data?.tasks || []).filter((task) => !known.has(task.task))];
+  }, [first.data, list.data]);
+  const show = (a, b) => go(withQuery({ range: a == null ? "" : `${a}-${b}` }), true);
+  const length = range ? until - from + 1 : PAGE;
+  return html`<${Panel} title=${`${count(job.tasks)} tasks`} more=${range ? html`<span>tasks ${count(from)} to ${count(until)} are listed</span><button class="quiet small" onClick=${() => show(null)}>All tasks</button>` : null}><div class="counts">${Object.entries(c).filter(([, n]) => n).map(([state, n]) => html`<span key=${state}><${State} of=${state} /> ${count(n)}</span>`)}</div>
+      ${all ? html`<${TaskCanvas} all=${all} total=${job.tasks} range=${range} pick=${(a, b) => (a === b ? go(`/jobs/${job.id}/tasks/${a}`) : show(a, b))} />` : grid.error ? html`<div class="pad"><${Parts} counts=${c} total=${job.tasks} /></div>` : html`<${Loading} what="Loading the states of all tasks" />`}<//>
+    <${Panel} title=${range ? `Tasks ${count(from)} to ${count(until)}` : only === "all" ? (failed ? "Tasks, failed ones first" : "Tasks") : "Tasks"} more=${html`<${Chips} label="State" of=${[["all", "All"], ["active", "Running"], [FAILED, "Failed", failed || null], ["pending", "Waiting"], ["succeeded", "Succeeded"]]} at=${only} pick=${(name) => go(withQuery({ tasks: name === "all" ? "" : name }), true)} />`}>
+      <${Fault} error=${list.error} /><${Table} fixed=${true} label="Tasks" columns=${columnsOf(job)} rows=${rows} rowKey=${(task) => task.task} to=${true} empty=${list.loading ? html`<${Loading} />` : html`<${Empty} title=${range ? "No task of this range is in that state" : "No task is in that state"} />`} />
+      ${job.tasks > PAGE || range ? html`<nav class="pages" aria-label="Ranges of tasks"><button class="quiet small" disabled=${from === 0} onClick=${() => show(Math.max(0, from - length), from - 1)}>← Before</button><span class="muted">${only === "all" || range ? `${count(page[0])} to ${count(page[1])} of ${count(job.tasks)}` : `the first ${count(rows.length)}`}</span><button class="quiet small" disabled=${page[1] >= job.tasks - 1} onClick=${() => show(page[1] + 1, Math.min(job.tasks - 1, page[1] + length))}>Next →</button></nav>` : null}<//>`;
+}
+
+function columnsOf(job) {
+  return [
     { key: "task", title: "Task", cell: (task) => html`<${Link} to=${`/jobs/${job.id}/tasks/${task.task}`} class="mono blue">${task.task}<//>` },
     { key: "state", title: "State", cell: (task) => html`<${State} of=${task.state} />` },
     { key: "attempt", title: "Attempt", class: "l1", cell: (task) => task.attempt || "–" },
@@ -31,56 +49,4 @@ export function TaskGrid({ job }) {
     { key: "exit", title: "Exit code", class: "l1", cell: (task) => task.exit_code ?? "" },
     { key: "why", title: "Cause", class: "l2 muted", cell: (task) => safe(task.message || task.reason || task.cause) },
   ];
-  return html`<${Panel} title=${`${count(job.tasks)} tasks`}><div class="counts">${Object.entries(c).filter(([, n]) => n).map(([state, n]) => html`<span key=${state}><${State} of=${state} /> ${count(n)}</span>`)}</div>
-      ${grid.data ? html`<${Canvas} job=${job} ranges=${grid.data} />` : grid.error ? html`<div class="pad"><${Parts} counts=${c} total=${job.tasks} /></div>` : html`<${Loading} what="Loading the states of all tasks" />`}<//>
-    <${Panel} title="Tasks" more=${html`<${Chips} label="State" of=${[["all", "All"], ["active", "Running"], ["failed", "Failed"], ["pending", "Waiting"], ["succeeded", "Succeeded"]]} at=${only} pick=${(name) => go(withQuery({ tasks: name === "all" ? "" : name }), true)} />`}>
-      <${Fault} error=${list.error} /><${Table} fixed=${true} label="Tasks" columns=${columns} rows=${rows} rowKey=${(task) => task.task} to=${true} empty=${list.loading ? html`<${Loading} />` : html`<${Empty} title="No task is in that state" />`} />
-      ${list.data?.cursor ? html`<p class="note">The first ${count(rows.length)} are listed: the grid above has all.</p>` : null}<//>`;
-}
-
-function Canvas({ job, ranges }) {
-  const canvas = useRef(null), held = useRef({}), [tip, setTip] = useState(null);
-  useEffect(() => {
-    const el = canvas.current, draw = () => {
-      if (!el?.parentElement) return;
-      const width = el.parentElement.clientWidth - 32, total = job.tasks, style = getComputedStyle(document.documentElement);
-      if (width < 40) return;
-      const { states, of } = expand(ranges, total);
-      let size = 18, per = 1;
-      while (size > 3 && Math.floor(width / size) * Math.floor(HEIGHT / size) < total) size -= 1;
-      const columns = Math.floor(width / size), most = columns * Math.floor(HEIGHT / size);
-      per = Math.max(1, Math.ceil(total / most));
-      const cells = Math.ceil(total / per), rows = Math.ceil(cells / columns), scale = window.devicePixelRatio || 1;
-      el.width = width * scale; el.height = rows * size * scale; el.style.height = `${rows * size}px`; el.style.width = `${width}px`;
-      const context = el.getContext("2d");
-      context.setTransform(scale, 0, 0, scale, 0, 0);
-      const kinds = states.map(kindOf), rank = kinds.map((kind) => WORST.indexOf(kind)), colour = kinds.map((kind) => style.getPropertyValue(COLOURS[kind] || "--line-strong").trim());
-      for (let cell = 0; cell < cells; cell += 1) {
-        // A cell of several tasks shows the one that matters most.
-        let worst = of[cell * per];
-        for (let n = cell * per + 1; n < Math.min(total, (cell + 1) * per); n += 1) if (rank[of[n]] < rank[worst]) worst = of[n];
-        context.fillStyle = colour[worst];
-        context.fillRect((cell % columns) * size, Math.floor(cell / columns) * size, size > 4 ? size - 1 : size, size > 4 ? size - 1 : size);
-      }
-      held.current = { size, columns, per, cells, states, of };
-    };
-    draw();
-    if (!el) return undefined;
-    const sized = new ResizeObserver(draw), themed = new MutationObserver(draw);
-    sized.observe(el.parentElement);
-    themed.observe(document.documentElement, { attributes: true, attributeFilter: ["data-theme"] });
-    return () => { sized.disconnect(); themed.disconnect(); };
-  }, [ranges, job.tasks]);
-  const at = (event) => {
-    const { size, columns, per, cells } = held.current, rect = canvas.current.getBoundingClientRect();
-    const column = Math.floor((event.clientX - rect.left) / size), cell = Math.floor((event.clientY - rect.top) / size) * columns + column;
-    return column >= 0 && column < columns && cell >= 0 && cell < cells ? cell * per : -1;
-  };
-  const move = (event) => {
-    const task = at(event), { per, states, of } = held.current;
-    setTip(task < 0 ? null : { x: event.nativeEvent?.offsetX ?? event.offsetX, y: event.offsetY, text: per > 1 ? `tasks ${count(task)}–${count(Math.min(job.tasks, task + per) - 1)}` : `task ${count(task)}: ${states[of[task]]}` });
-  };
-  return html`<div class="grid-of-tasks"><canvas ref=${canvas} role="img" aria-label=${`Grid of ${job.tasks} tasks by state; the table below lists them`} onMouseMove=${move} onMouseLeave=${() => setTip(null)} onClick=${(event) => { const task = at(event); if (task >= 0) go(`/jobs/${job.id}/tasks/${task}`); }}></canvas>
-    ${tip ? html`<div class="tip" style=${{ left: `${Math.max(0, tip.x - 90)}px`, top: `${tip.y + 34}px` }}>${tip.text}</div>` : null}
-    <div class="legend" style=${{ paddingLeft: 0 }}>${held.current.per > 1 ? html`<span>a cell is ${count(held.current.per)} tasks, and shows the one that matters most</span>` : null}</div></div>`;
 }

@@ -25,6 +25,6 @@ export function Timeline() {
   const part = (title, rows, empty) => html`<${Panel} title=${title} more=${plural(rows.length, "job")}>${rows.length ? html`<${Gantt} rows=${rows} now=${now} from=${from} until=${until} label=${title} names=${170} />` : html`<${Empty} title=${empty} />`}<//>`;
   return html`<${Head} title="Timeline" sub=${html`<span>to the left what was, to the right what is planned; dashed: until its walltime</span>`}><${Chips} label="Range" of=${RANGES.map(([key, title]) => [key, title])} at=${range[0]} pick=${(key) => go(withQuery({ range: key === "1h" ? "" : key }), true)} /><//>
     ${part("Reserved", next, "Nothing has nodes reserved")}${next.length ? html`<p class="hide">${next.map((row) => row.bars[0].title).join("; ")}</p>` : null}
-    ${part("Runs", live, "Nothing runs")}${part("Ended", [...past.values()].slice(0, 40), "Nothing has ended in this time")}
-    <p class="muted">Every job is in the <${Link} to="/jobs" class="blue">list of jobs<//>; the newest end was <${Ago} at=${ended.data?.attempts?.[0]?.end_ms} now=${now} />.</p>`;
+    ${part("Runs", live, "Nothing runs")}${part("Ended", [...past.values()].reverse().slice(0, 40), "Nothing has ended in this time")}
+    <p class="muted">Every job is in the <${Link} to="/jobs" class="blue">list of jobs<//>; the newest end was <${Ago} at=${ended.data?.attempts?.[ended.data.attempts.length - 1]?.end_ms} now=${now} />.</p>`;
 }
