@@ -255,7 +255,7 @@ def test_a_node_shows_what_was_measured_there(owner: Visitor) -> None:
     owner.go("/nodes/gpu0120")
     panel = owner.page.locator("section[aria-label='Measured, last hour']")
     expect(panel).to_contain_text("Cores busy")
-    expect(panel).to_contain_text("GPU 0 used")
+    expect(panel).to_contain_text("GPUs used")
 
 
 def test_output_is_followed_while_a_real_job_writes_it(owner: Visitor, place: Site, tmp_path: Path) -> None:
@@ -295,6 +295,24 @@ def test_a_job_shows_its_plan_and_what_it_uses_of_its_request(owner: Visitor, pl
     expect(owner.page.locator(".gantt .bar-plan")).to_be_visible()
     expect(owner.page.locator("section[aria-label=Timeline]")).to_contain_text(re.compile("forecast|reserved"))
     huge.cancel()
+
+
+def test_a_session_shows_its_slots_and_its_broker(owner: Visitor, place: Site) -> None:
+    """A real one on this machine's own node; it is offered to end it, after a question."""
+    (node,) = [one.name for one in place.client.nodes() if not SIMULATED.fullmatch(one.name)]
+    place.client.uncordon(node)
+    with place.client.session(2, name="sweep", constraints=[f"hal.node={node}"], cpus=0.25) as session:
+        assert session.submit(len, "ab").result(timeout=60) == 2
+        owner.go("/sessions")
+        card = owner.page.locator("section[aria-label=sweep]")
+        expect(card).to_contain_text("of 2 slots")
+        expect(card).to_contain_text(f"on {node}")
+        expect(card.locator(".state")).to_have_text("running")
+        assert violations(owner) == []
+        card.get_by_role("button", name="End").click()
+        expect(owner.page.get_by_role("dialog")).to_contain_text("Cancel 2 jobs?")
+        owner.page.get_by_role("button", name="Back").click()
+    place.client.cordon(node)
 
 
 def running(place: Site) -> Iterator[Any]:

@@ -29,6 +29,6 @@ export function Strips({ name, rows, shown }) {
   };
   return html`<figure class="lines strips"><figcaption><span>${name}</span><span class="muted">now <strong>${shown(mean)}</strong></span></figcaption>
     <svg viewBox=${`0 0 ${COLUMNS} ${rows.length * ROW}`} preserveAspectRatio="none" style=${{ height: `${Math.max(64, rows.length * ROW)}px` }} role="img" aria-label=${`${name} from ${clock(first)} to ${clock(last)}; now ${rows.map((row) => `${row.name}: ${shown(row.points[row.points.length - 1][1])}`).join(", ")}`}>
-      ${rows.map((row, n) => cells(row.points).map((value, k) => (value < 0 ? null : html`<rect key=${`${n} ${k}`} class=${`f${value === 0 ? 0 : Math.min(7, 1 + Math.floor(value * 7))}`} x=${k} y=${n * ROW} width="1.02" height=${ROW - 1.5}><title>${row.name}: ${shown(value)}</title></rect>`)))}</svg>
+      ${rows.map((row, n) => cells(row.points).map((value, k) => (value < 0 ? null : html`<rect key=${`${n} ${k}`} class=${`f${value === 0 ? 0 : Math.min(7, 1 + Math.floor(value * 7))}`} x=${k} y=${n * ROW} width="1.02" height=${ROW - 1.5} />`)))}</svg>
     <div class="row muted"><span>${clock(first)}</span><span>${clock(last)}</span></div></figure>`;
 }
