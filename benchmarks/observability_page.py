@@ -1,4 +1,5 @@
-"""The page before 5,000 nodes and 5,000 jobs: ready time, CPU of its server with 10 pages, CPU of the browser.
+"""The page before 5,000 nodes and 5,000 jobs: ready time, CPU of its server with 10 pages, CPU of the browser; then how
+long an array of 100,000 tasks and a graph of 100,000 jobs take to be drawn.
 
 The controller, the page's server and Chromium are real processes; the nodes speak the agents' protocol from this
 process. Nine of the ten pages are clients that ask what the page asks, as often as it does, so that ten browsers on two
@@ -26,17 +27,23 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from _private_hal import cpu_s, pid_of, say
 from run import SKIPPED
 from tests.web.browser import CHROMIUM, Site, Visitor, chromium, free_port, site
+from tests.web.graphs import pipeline
 
 NODES: Final = 5_000
 JOBS: Final = 5_000
 PAGES: Final = 10
+TASKS: Final = 100_000
+WIDTH: Final = 9_999
+"""Jobs of each step of the graph: 99,993 in all."""
 WARM_S: Final = 10.0
 MEASURED_S: Final = 30.0
 POLLS: Final = {
-    "wants": 5.0,
-    "plan": 5.0,
-    "attempts?newest=1&limit=20": 4.0,
-    "attempts?newest=1&state=failed&limit=50": 15.0,
+    "controller/v1/wants": 5.0,
+    "controller/v1/plan": 5.0,
+    "controller/v1/attempts?newest=1&limit=20": 4.0,
+    "controller/v1/attempts?newest=1&state=failed&limit=50": 15.0,
+    "collector/v1/alerts?state=firing": 10.0,
+    "collector/v1/nodes/latest": 60.0,
 }
 """What the overview asks for beside its stream, and how often in seconds."""
 
@@ -86,7 +93,7 @@ def pages(place: Site, count: int) -> Iterator[None]:
     async def poll(http: httpx.AsyncClient, path: str, every: float) -> None:
         etag = ""
         while True:
-            answer = await http.get(f"/api/controller/v1/{path}", headers={"if-none-match": etag} if etag else {})
+            answer = await http.get(f"/api/{path}", headers={"if-none-match": etag} if etag else {})
             etag = answer.headers.get("etag", "")
             await asyncio.sleep(every)
 
@@ -128,8 +135,23 @@ def measure(place: Site) -> None:
         browsers = sum(value for pid, value in share.items() if pid not in (controller, web))
         say("page-browser-cpu", browsers, "% of a core", 20.0, higher=False, **more)
         say("page-controller-cpu", share[controller], "% of a core", **more)
+        measure_large(place, first)
         first.context.close()
         assert not first.errors, first.errors
+
+
+def measure_large(place: Site, visitor: Visitor) -> None:
+    """What is large: an array, and a graph."""
+    job = place.client.submit({"command": ["x"], "array": TASKS, "request": {"cpu": 64}, "hold": True})
+    begin = time.perf_counter()
+    visitor.page.goto(f"{visitor.origin}/jobs/{job.id}/tasks")
+    visitor.page.wait_for_selector(".grid-of-tasks canvas[style*=height]")
+    say("page-array-ready", time.perf_counter() - begin, "s", 2.0, higher=False, tasks=TASKS)
+    jobs = place.client.submit(pipeline(WIDTH))
+    begin = time.perf_counter()
+    visitor.page.goto(f"{visitor.origin}/jobs/{jobs[0].id}/graph")
+    visitor.page.wait_for_selector(".dag .many")
+    say("page-graph-ready", time.perf_counter() - begin, "s", higher=False, jobs=len(jobs))
 
 
 def main() -> int:
@@ -138,7 +160,7 @@ def main() -> int:
         return SKIPPED
     home = Path(tempfile.mkdtemp(prefix="hal-b-", dir="/tmp"))
     try:
-        with site(home, nodes=NODES, jobs=JOBS, port=free_port()) as place:
+        with site(home, nodes=NODES, jobs=JOBS, port=free_port(), collector=True) as place:
             time.sleep(WARM_S)
             measure(place)
     finally:

@@ -123,13 +123,15 @@ def site(
     port: int,
     config: str = "",
     collector: bool = False,
+    measured: bool = False,
     lasts_s: tuple[float, float] = (60.0, 900.0),
     away: int = 0,
 ) -> Iterator[Site]:
     """A running HAL of so many nodes that runs and queues so many jobs, with its page.
 
     Args:
-        collector: with one; the nodes send samples to it.
+        collector: with one.
+        measured: the nodes send samples to it.
         lasts_s: the shortest and the longest that a step takes.
         away: so many nodes hang up at once.
     """
@@ -139,7 +141,7 @@ def site(
     (home / "hal.toml").write_text(f'{CONFIG}\n{config}\n[web]\nlisten = "127.0.0.1:{port}"\n')
     command(home, "up", "--with", "web,observability" if collector else "web")
     try:
-        with hal.connect(home=home) as client, simulated(home, nodes, client, lasts_s, away, measured=collector):
+        with hal.connect(home=home) as client, simulated(home, nodes, client, lasts_s, away, measured=measured):
             specs = work(jobs)
             for at in range(0, len(specs), 1_000):
                 client.submit(specs[at : at + 1_000])

@@ -66,7 +66,15 @@ def observed_site(*, nodes: int, jobs: int, port: int, config: str = "") -> Iter
     home = Path(tempfile.mkdtemp(prefix="hal-o-"))
     try:
         with site(
-            home, nodes=nodes, jobs=0, port=port, config=OBSERVED + config, collector=True, lasts_s=(2.0, 240.0), away=2
+            home,
+            nodes=nodes,
+            jobs=0,
+            port=port,
+            config=OBSERVED + config,
+            collector=True,
+            measured=True,
+            lasts_s=(2.0, 240.0),
+            away=2,
         ) as made:
             for node in made.client.nodes():
                 if not SIMULATED.fullmatch(node.name):  # this machine's own, which has no accounts of these users

@@ -2,7 +2,7 @@
 //
 // A box is one job, or all jobs of one layer and name (numbers aside); of very deep graphs several layers are one, of
 // graphs with very many names all of a layer. So there are never more than `MOST_BOXES` boxes, whatever the graph.
-export const FEW = 90, MOST_BOXES = 180, MOST_BANDS = 48;
+const FEW = 90, MOST_BOXES = 180, MOST_BANDS = 48;
 
 const stemOf = (name) => name.replace(/\d+/g, "#");
 

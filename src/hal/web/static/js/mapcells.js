@@ -12,17 +12,17 @@ export function palette() {
   };
 }
 
-export function isAway(nodes, at) {
+function isAway(nodes, at) {
   const state = nodes.states[nodes.s[at]];
   return state === "down" || state === "unreachable" || state === "stopped";
 }
-export function isClosed(nodes, at) {
+function isClosed(nodes, at) {
   const state = nodes.states[nodes.s[at]];
   return state === "cordoned" || state === "draining";
 }
 
 // What its colour stands for: 0 to 100, or -1 for none.
-export function shareOf(metric, used, at) {
+function shareOf(metric, used, at) {
   return used ? (measured[metric] ? measured[metric][at] : -1) : live.nodes[metric][at];
 }
 

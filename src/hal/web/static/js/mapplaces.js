@@ -1,5 +1,5 @@
 // Where the cells of the map are: grouped by topology, as large as all of them fit. Pure.
-export const GAP = 6, LANE = 22, TITLE = 18, MOST_CELL = 20, LEAST_CELL = 4;
+const GAP = 6, LANE = 22, TITLE = 18, MOST_CELL = 20, LEAST_CELL = 4;
 
 // Blocks of one domain each, under the title of what is around them.
 function groups(nodes) {

@@ -9,7 +9,7 @@ import { go, withQuery } from "./router.js";
 import { plural, safe } from "./format.js";
 import { Bar, Chips } from "./ui.js";
 
-export const METRICS = [["c", "CPU"], ["m", "Memory"], ["g", "GPU"], ["h", "Health"]];
+const METRICS = [["c", "CPU"], ["m", "Memory"], ["g", "GPU"], ["h", "Health"]];
 
 export function NodeMap({ metric, used = false, most = 360, chosen }) {
   const canvas = useRef(null), box = useRef(null), tip = useRef(null);

@@ -5,7 +5,7 @@ import { CHANGED, byWeight, isTold, matchersOf, titleOf, toneOf } from "../alert
 import { about, clock, duration, full, plural, safe } from "../format.js";
 import { confirm, toast } from "../dialogs.js";
 import { Icon } from "../icons.js";
-import { Ago, Empty, Facts, Head, Panel, Shown, useNow } from "../ui.js";
+import { Ago, Empty, Head, Panel, Shown, useNow } from "../ui.js";
 
 const SPANS = [["1h", "1 hour"], ["4h", "4 hours"], ["1d", "1 day"], ["7d", "7 days"], ["30d", "30 days"]];
 const RESOLVED_SHOWN = 20;
@@ -28,7 +28,7 @@ async function unsilence(one, after) {
 }
 
 // Text in which `what stands in ticks` is something to type.
-export function Prose({ text }) {
+function Prose({ text }) {
   return html`${String(text).split("`").map((part, n) => (n % 2 ? html`<code key=${n}>${safe(part)}</code>` : safe(part)))}`;
 }
 

@@ -3,7 +3,7 @@ import { html, useMemo } from "../h.js";
 import { controller, useData } from "../api.js";
 import { Link, go, usePlace, withQuery } from "../router.js";
 import { count, plural, safe } from "../format.js";
-import { Parts, State, kindOf, taskCounts } from "../states.js";
+import { Parts, State, taskCounts } from "../states.js";
 import { Table } from "../table.js";
 import { Chips, Empty, Fault, Loading, Panel } from "../ui.js";
 import { TaskCanvas, expand } from "./taskcanvas.js";
