@@ -81,12 +81,14 @@ def pytest_collection(session: pytest.Session) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what runs again with array bounds checked."""
+    """Mark what runs again with array bounds checked. Tests of a minute or more begin first, so that none is left for
+    the end, when the other processes have nothing to do."""
     core = Path(__file__).parent / "core"
     of_kernels = (f"{core / 'engine'}{os.sep}", f"{core / 'kernels'}{os.sep}")
     for item in items:
         if str(item.path).startswith(of_kernels):
             item.add_marker(pytest.mark.kernels)
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
 
 
 def pytest_collection_finish() -> None:

@@ -155,13 +155,16 @@ def record(into: Path, seeds: range, directory: Path | None, *, sites_only: bool
 
 
 def compare(before: Path, after: Path) -> int:
-    """Name every input whose plans differ, or that only one record has; 1 when there is one."""
+    """Name every input whose plans differ, or that the second record lacks; 1 when there is one. Inputs that only the
+    second has, of a new policy, are named and do not count."""
     old, new = (
         {line.split()[0]: line.split()[1:] for line in path.read_text().splitlines()} for path in (before, after)
     )
-    differ = [name for name in {**old, **new} if old.get(name) != new.get(name)]
+    differ = [name for name in old if old[name] != new.get(name)]
+    for name in new.keys() - old.keys():
+        print(f"{name}: new")
     for name in differ:
-        print(f"{name}: {old.get(name, 'not recorded')} before, {new.get(name, 'not recorded')} after")
+        print(f"{name}: {old[name]} before, {new.get(name, 'not recorded')} after")
     print(f"{len(old)} inputs before, {len(new)} after, {len(differ)} differ", file=sys.stderr)
     return 1 if differ else 0
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 from tests.daemons.controller.following.test_failover import Pair, on_pair
 from tests.postgres_server import PostgresServer
@@ -26,6 +27,7 @@ async def ask(both: Pair, path: str, body: Any) -> httpx.Response:
         return await http.post(path, content=text, json=json)
 
 
+@pytest.mark.long
 def test_safety_no_request_makes_a_follower_take_over(hal_home: Path, postgres: PostgresServer) -> None:
     """(H5, attempts 52 to 54) Two controllers on one database: a dry run of 40,000 jobs each after the one before, an
     env of a million entries, brackets without end, 10,000 scattered cancels of a million tasks and a job that 10,000
@@ -64,6 +66,7 @@ ROUNDS = 2
 """With three requests under way at once, the leader works without a pause for more than a lease."""
 
 
+@pytest.mark.long
 def test_safety_the_worst_requests_again_and_again_leave_the_lease_alone(
     hal_home: Path, postgres: PostgresServer
 ) -> None:

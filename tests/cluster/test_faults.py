@@ -179,6 +179,7 @@ def answers(client: Client) -> bool:
     return True
 
 
+@pytest.mark.long
 def test_clocks_jump(tmp_path: Path) -> None:
     """An hour forward and two back, on the controller's host and on a worker's, with work running: walltimes, leases
     and back-offs count boot time; HAL's own time never goes back."""

@@ -63,6 +63,7 @@ def page() -> list[tuple[str, str]]:
 
 
 @pytest.mark.skipif(not Path("/etc/systemd/system").is_dir(), reason="there is no directory of systemd's units")
+@pytest.mark.long
 def test_a_cluster_is_installed_used_upgraded_and_removed_as_the_page_says(tmp_path: Path) -> None:
     """From the wheel to the removal; a job that runs while both machines are upgraded ends well."""
     shutil.copy(SCRIPT, tmp_path)

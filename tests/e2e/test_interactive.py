@@ -131,6 +131,7 @@ def test_an_interactive_job_in_a_sandbox_is_entered_inside_of_it(shared_hal: Liv
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_client_that_is_killed_before_the_job_runs_leaves_nothing_behind(own_hal: LiveHal) -> None:
     """Nobody attaches in time, and the job ends."""
     live = own_hal.up("--cpus", "1")

@@ -111,6 +111,7 @@ def one(http: httpx.Client, operation: Any, mode: Any, examples: int) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_safety_every_answer_is_as_the_document_says(controller: tuple[Home, int]) -> None:
     """Ten requests of each kind for each operation: no 5xx, every status, header and body as described."""
     check(controller, EXAMPLES)

@@ -72,6 +72,7 @@ def keep_busy(own_hal: LiveHal, steady_s: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
+@pytest.mark.long
 def test_two_minutes_of_a_hundred_tasks_a_second_leave_nothing_behind(own_hal: LiveHal) -> None:
     """Every task has run, and nothing has grown."""
     keep_busy(own_hal, STEADY_S)

@@ -77,7 +77,8 @@ def test_every_feature_of_this_version_is_named() -> None:
     """Peers that know them, too, use them."""
     assert FEATURES == (
         "credit", "health", "gates", "job-gates", "forget", "secrets", "outputs", "streams", "arguments", "step-files",
-        "dialects", "interactive", "services", "hostfiles", "ranks", "relays", "files", "planes",
+        "dialects", "interactive", "services", "hostfiles", "umask", "ranks", "relays", "files",
+        "planes",
     )  # fmt: skip
 
 

@@ -115,6 +115,8 @@ class JobOptions(TypedDict, total=False):
     """Environment variables, beside the few that are always sent (`SENT_VARIABLES`)."""
     workdir: str | os.PathLike[str]
     """Default: the current directory."""
+    umask: str
+    """Umask of its processes, as octal text: '0027' (default: '0022')."""
     stdin: str | os.PathLike[str]
     """File that it reads; relative to workdir; with patterns: %j, %a, %n and others (docs/jobspec.md)."""
     stdout: str | os.PathLike[str]

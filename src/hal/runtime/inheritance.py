@@ -49,7 +49,7 @@ SCRIPT_NAMES: Final = frozenset({"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LA
 """Variables that a site's scripts (prolog, epilog, health check) see, besides LC_* and those that HAL sets."""
 DAEMON_UMASK: Final = 0o077
 STEP_UMASK: Final = 0o022
-"""Of steps and of a site's scripts, whatever the umask of HAL's starter was."""
+"""Of steps whose job names none, and of a site's scripts, whatever the umask of HAL's starter was."""
 PR_SET_DUMPABLE: Final = 4
 
 

@@ -52,7 +52,9 @@ SERVICES = "services"
 HOSTFILES = "hostfiles"
 """The agent keeps the files of nodes that templates ask for with `hostfile`, and takes `job-nodes`; to others that is
 not sent."""
-STEP_FEATURES: tuple[str, ...] = (ARGUMENTS, STEP_FILES, DIALECTS, INTERACTIVE, SERVICES, HOSTFILES)
+UMASK = "umask"
+"""The keeper begins steps with the `umask` of a template."""
+STEP_FEATURES: tuple[str, ...] = (ARGUMENTS, STEP_FILES, DIALECTS, INTERACTIVE, SERVICES, HOSTFILES, UMASK)
 """What a template may ask for that older keepers drop without a word: see `hal.wire.template_needs`."""
 RANKS = "ranks"
 """The agent opens streams of the kind `launch`; others are not asked to."""

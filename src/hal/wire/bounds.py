@@ -74,6 +74,7 @@ Cpu = Annotated[int, Meta(ge=0, le=MAX_CPUS - 1)]
 """The kernel's number of a CPU."""
 ExitCode = Annotated[int, Meta(ge=0, le=255)]
 SignalNumber = Annotated[int, Meta(ge=0, le=MAX_SIGNAL)]
+Umask = Annotated[int, Meta(ge=0, le=0o777)]
 Port = Annotated[int, Meta(ge=0, le=65_535)]
 """Of TCP; 0: none."""
 Version = Annotated[int, Meta(ge=0, le=(1 << 31) - 1)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Final, NamedTuple
 
-from hal.wire.agree import ARGUMENTS, DIALECTS, HOSTFILES, INTERACTIVE, SERVICES, STEP_FILES
+from hal.wire.agree import ARGUMENTS, DIALECTS, HOSTFILES, INTERACTIVE, SERVICES, STEP_FILES, UMASK
 from hal.wire.frames.agent_keeper import StepTemplate
 
 
@@ -29,6 +29,7 @@ NEEDS: Final = (
     Need(INTERACTIVE, lambda one: bool(one.interactive), "interactive jobs"),
     Need(SERVICES, lambda one: one.service is not None, "services"),
     Need(HOSTFILES, lambda one: one.hostfile > 0, "files that name the nodes of a job"),
+    Need(UMASK, lambda one: one.umask is not None, "umasks of jobs"),
 )
 
 

@@ -41,6 +41,7 @@ def translated(line: str, given: tuple[str, ...] = ()) -> Translation:
         ("-a 203001311800", {"begin": "2030-01-31T18:00:00"}),
         ("-a 1800.30", {"begin": "18:00:30"}),
         ("-W depend=afterok:12:13", {"after": ("afterok:12 & afterok:13",)}),
+        ("-W umask=027", {"umask": "027"}),
         ("-l software=matlab", {"licence": ("matlab",)}),
     ],
 )
@@ -60,7 +61,7 @@ def test_an_option_of_qsub_becomes_one_of_hal(line: str, options: dict[str, Any]
         ("-l arch=linux", "-l arch=linux: use #HAL --request, or --constraint"),
         ("-p 5", "-p 5: HAL's priorities have another scale"),
         ("-I", "-I: use hal run -it"),
-        ("-W umask=022", "-W umask=022"),
+        ("-W block=true", "-W block=true"),
     ],
 )
 def test_what_would_change_the_meaning_is_refused_with_what_to_use_instead(line: str, named: str) -> None:

@@ -75,7 +75,7 @@ def test_hal_lines_hold_options_as_they_are_typed(
 #HAL --comment "two  words # kept" --env A=1
 # plain comments and blank lines do not end them
 
-#HAL -t 1:30:00 --env B=2
+#HAL -t 1:30:00 --env B=2 --umask 0027
 #HALT is no directive
 echo
 #HAL --name late
@@ -84,6 +84,7 @@ echo
     spec = sent(controller)
     assert (spec["name"], spec["request"]["cpu"], spec["comment"]) == ("fit", "4", "two  words # kept")
     assert (spec["walltime"], spec["env"]["A"], spec["env"]["B"]) == ("1h30m", "1", "2")
+    assert spec["umask"] == "0027"
 
 
 def test_what_is_typed_wins_over_the_lines_of_the_script(

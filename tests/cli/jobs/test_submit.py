@@ -111,7 +111,7 @@ def test_options_of_a_command(controller: ScriptedServer, hal: Hal, monkeypatch:
         *("submit", "-m", "2GiB", "-g", "1", "-r", "licence=3", "-N", "2", "-t", "1h", "-a", "0-9", "-Q", "long"),
         *("-A", "physics", "-u", "ada", "-p", "5", "-d", "7", "-d", "afterany:8", "-e", "A=b=c", "-e", "MINE"),
         *("--retries", "2", "-l", "k=v", "--constraint", "!spot", "--hold", "--signal", "SIGUSR1@5m", "-C", "/x"),
-        *("--comment", "second try, more memory", "--", "tool"),
+        *("--comment", "second try, more memory", "--umask", "27", "--", "tool"),
     )
     spec = sent(controller)[0]
     assert spec["request"] == {"gpu": "1", "licence": "3", "memory": "2GiB"}  # and as many cpus as the queue gives
@@ -122,7 +122,7 @@ def test_options_of_a_command(controller: ScriptedServer, hal: Hal, monkeypatch:
     assert (spec["retries"], spec["labels"], spec["hold"]) == ({"max": 2}, {"k": "v"}, True)
     assert spec["constraints"] == [{"label": "spot", "op": "absent"}]
     assert spec["signal"] == {"name": "USR1", "before": "5m"}
-    assert spec["comment"] == "second try, more memory"
+    assert (spec["comment"], spec["umask"]) == ("second try, more memory", "0027")
 
 
 @pytest.mark.parametrize(
@@ -226,6 +226,7 @@ def test_a_directory_and_an_unreadable_file_say_so(tmp_path: Path, controller: S
         (("-m", "lots", "--", "tool"), "memory: 'lots' is not a size"),
         (("-r", "licence", "--", "tool"), "--request: 'licence' is not NAME=VALUE"),
         (("-e", "NOT_SET_HERE", "--", "tool"), "--env: variable 'NOT_SET_HERE' is not set"),
+        (("--umask", "0o27", "--", "tool"), "umask: '0o27' is not a umask"),
         (("--signal", "USR1", "--", "tool"), "is not NAME@TIME"),
         (("--begin", "soon", "--", "tool"), "begin: 'soon' is not an instant"),
         (("-N", "0", "--", "tool"), "'0' is neither a number from 1 on nor a range like 2..8"),

@@ -111,6 +111,7 @@ def test_the_example(running: Processes) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
+@pytest.mark.long
 def test_joblibs_own_tests_pass(running: Processes) -> None:
     """Those of parallel calls, with HAL in the place of its default pool of processes."""
     applies = " and ".join(["loky", *(f"not {part}" for part in DIFFERENT)])

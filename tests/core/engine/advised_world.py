@@ -14,13 +14,14 @@ import numpy as np
 
 from hal.core.engine import State
 from hal.core.engine.checks.invariants import check_invariants
-from hal.core.engine.config import Backfill, EngineConfig
+from hal.core.engine.config import EngineConfig
 from hal.core.engine.events import AdviceUpdated, AdviceWithdrawn, Event, KeySpace, NodesChanged, NodeSpec
 from hal.core.engine.policies import register
 from hal.core.engine.views import advice_on_jobs, node_view, request_of, running
 from hal.core.interfaces import BucketView, ClusterView, JobView, NodeView, PolicyInfo, Request
 from hal.core.kernels.structures import layout as L
 from tests.core.engine.clusters import ended, engine, job
+from tests.core.engine.policy_world import KINDS
 
 STEPS: Final = 60
 NODES: Final = 12
@@ -62,7 +63,7 @@ class AdvisedWorld:
         """`look`: at the state, after each instant at which nothing is left to do."""
         self._rng = Random(seed)
         self._look = look
-        backfill = list(Backfill)[seed % len(Backfill)]
+        backfill = KINDS[seed % len(KINDS)]
         config = EngineConfig(order="world-urgent", placement="world-cheap", backfill=backfill, slice_work=50)
         self.state, self.sink, self.scheduler = engine(config)
         self._jobs = 0

@@ -71,6 +71,10 @@ MOST_STEPS: Final = 20_000
 QUIET_WAKES: Final = 40
 QUIET_WAKES_EACH: Final = 12
 """Wake-ups while nothing happens and none of them changes anything: so many, and so many for each task and booking."""
+KINDS: Final = (Backfill.NONE, Backfill.EASY, Backfill.EASY_SJBF, Backfill.TOP_K, Backfill.CONSERVATIVE)
+"""Of backfill, among which a site chooses. A new one is not added: each seed would be another site, those that found
+something would no longer show it, and no record of decisions could be compared with one of before. It has sites of its
+own."""
 MODES: Final = (PreemptMode.REQUEUE, PreemptMode.SUSPEND, PreemptMode.CANCEL, PreemptMode.CHECKPOINT)
 
 
@@ -202,7 +206,7 @@ def draw_setup(r: Random) -> Setup:
     """A site of a few nodes."""
     policy = draw_policy(r)
     config = EngineConfig(
-        backfill=r.choice((*Backfill, Backfill.CONSERVATIVE, Backfill.TOP_K, Backfill.EASY)),
+        backfill=r.choice((*KINDS, Backfill.CONSERVATIVE, Backfill.TOP_K, Backfill.EASY)),
         order=r.choice(("fcfs", "sjf", "priority", "priority")) if policy is None else "priority",
         placement=r.choice(("first-fit", "best-fit")),
         claim_after_ms=r.choice((0, 20, 200, 600_000)),
@@ -699,7 +703,7 @@ class PolicyWorld:
 
     def change_policy(self, r: Random) -> None:
         if r.random() < 0.5:
-            backfill = r.choice(list(Backfill))
+            backfill = r.choice(KINDS)
             config = replace(self.config, backfill=backfill, placement=r.choice(("first-fit", "best-fit")))
         else:
             config = replace(self.config, claim_after_ms=r.choice((0, 20, 200)), reservations=r.choice((1, 3)))

@@ -169,6 +169,7 @@ def job_specs(draw: st.DrawFn) -> JobSpec:
         wait_for_change=draw(st.booleans()),
         env=draw(st.dictionaries(env_names, texts, max_size=4)),
         workdir="" if ship or collect else draw(st.just("") | texts.map("/".__add__)),
+        umask=draw(st.just("") | st.from_regex(r"0?[0-7]{1,3}", fullmatch=True)),
         ship=ship,
         collect=collect,
         collect_when=draw(st.sampled_from(CollectWhen)) if collect else CollectWhen.SUCCEEDED,

@@ -138,6 +138,7 @@ _JOB_OPTIONS = (
     ),
     click.option("--export-all", is_flag=True, help="Pass your whole environment on."),
     click.option("-C", "--workdir", metavar="DIR", help="Working directory (default: the current one)."),
+    click.option("--umask", metavar="OCTAL", help="Umask of its processes, such as 0027 (default: 0022)."),
     click.option(
         "--ship",
         metavar="DIR",

@@ -187,7 +187,9 @@ def _rest(made: Translation, values: Mapping[str, str], workdir: str) -> None:
             kind, *jobs = value.replace("[]", "").split(":")
             expression = " & ".join(f"{kind}:{job}" for job in jobs)
             made.put("after", (expression,), f"after {expression}")
-        elif name in ("umask", "sandbox", "block"):
+        elif name == "umask":
+            made.put("umask", value, f"umask {value}")
+        elif name in ("sandbox", "block"):
             made.refuse(f"-W {one}", "set it in the script, or use hal submit --wait")
         else:
             made.refuse(f"-W {one}", "use #HAL --after, or see hal submit --help", unless="after")

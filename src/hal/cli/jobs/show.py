@@ -290,6 +290,7 @@ def _render_job(screen: Screen, info: JobInfo, used: str = "", places: Mapping[s
             "exit code": "" if info.exit_code is None else str(info.exit_code),
             "command": command,
             "workdir": str(spec.get("workdir", "")),
+            "umask": str(spec.get("umask", "")),
             "ships": str(spec.get("ship", "")),
             "collects": ", ".join(spec.get("collect", ()))
             + (" (also of failed attempts)" if "collect_when" in spec else ""),

@@ -97,13 +97,7 @@ os.register_at_fork(after_in_child=_disown_all)
 
 
 class SessionCore:
-    """The connection, shared by everything that submits over it. Safe from several threads.
-
-    Attributes:
-        shard: the number of the broker, of a session with several.
-    """
-
-    shard = 0
+    """The connection, shared by everything that submits over it. Safe from several threads."""
 
     def __init__(
         self,
@@ -181,11 +175,6 @@ class SessionCore:
         self._reader = threading.Thread(target=self._read, name="hal-session", daemon=True)
         self._reader.start()
         _OPEN.add(self)
-
-    @property
-    def pending(self) -> int:
-        """Tasks that have not ended."""
-        return self._unanswered + self._reserved
 
     @property
     def session(self) -> SessionFile:
@@ -386,7 +375,7 @@ class SessionCore:
             self.flush()
             self._cancelling.append(done)
             self._send(CancelTasks(ranges=tuple(ranges)))
-        if wait and not self._reads_here():
+        if wait and threading.current_thread() is not self._reader:
             done.wait()
 
     def close(self, *, cancel: bool = False) -> None:
@@ -429,7 +418,7 @@ class SessionCore:
             while (self._unanswered or self._reserved) and self.lost is None:
                 self._room.wait()
             self._waiting_for_room -= 1
-        if not self._reads_here():
+        if threading.current_thread() is not self._reader:
             self._reader.join()
 
     @property
@@ -457,10 +446,6 @@ class SessionCore:
             if self._waiting_for_room:
                 self._room.notify_all()
             self._end_if_done()
-
-    def _reads_here(self) -> bool:
-        """Whether this thread must not wait for answers, since it reads them."""
-        return threading.current_thread() is self._reader
 
     @property
     def receives_now(self) -> bool:
@@ -495,7 +480,7 @@ class SessionCore:
                 self._wait_for_room(tasks)
 
     def _wait_for_room(self, tasks: int) -> None:
-        if self._reads_here():
+        if threading.current_thread() is self._reader:
             return
         self.flush()
         self._waiting_for_room += 1

@@ -27,6 +27,7 @@ from hal.core.model.notification import parse_notification
 from hal.core.model.resources import Resources
 from hal.core.model.sandbox import parse_sandbox
 from hal.core.model.service import loosened_service
+from hal.core.model.umask import parse_umask
 from hal.core.model.units import MAX_AMOUNT, Duration
 
 T = TypeVar("T")
@@ -310,6 +311,8 @@ def _loosened(raw: Mapping[Any, Any]) -> dict[str, Any]:
         out["notify"] = [parse_notification(one) if isinstance(one, str) else one for one in out["notify"]]
     if "sandbox" in out:
         out["sandbox"] = parse_sandbox(out["sandbox"])
+    if "umask" in out:
+        out["umask"] = parse_umask(out["umask"])
     if "service" in out:
         out["service"] = loosened_service(out["service"])
     if isinstance(out.get("dependencies"), str | list | tuple):

@@ -40,6 +40,7 @@ from hal.core.model.taint import check_tolerated
 from hal.core.model.topology.packing import packing_of
 from hal.core.model.topology.tree import check_level_name
 from hal.core.model.trace_context import trace_id_of
+from hal.core.model.umask import UMASK_PATTERN, check_umask
 from hal.core.model.units import MAX_AMOUNT, Duration, format_amount
 
 MAX_NODES: Final = 100_000
@@ -296,6 +297,13 @@ class JobSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
         Dialect, Meta(description="the scheduler for which it was written: its steps get that one's variables, too")
     ] = Dialect.HAL
     workdir: str = ""
+    umask: Annotated[
+        str,
+        Meta(
+            description="umask of its processes, as octal text: 0027; empty: 0022",
+            extra_json_schema={"pattern": f"^({UMASK_PATTERN})?$"},
+        ),
+    ] = ""
     stdin: Annotated[str, Meta(description="file that it reads; relative to workdir; patterns as in stdout")] = ""
     stdout: Annotated[
         str, Meta(description="file that gets its output instead of HAL; relative to workdir; %j %a %T %n %N %r %u %x")
@@ -488,6 +496,7 @@ def check_spec(spec: JobSpec, known: JobSpec | None = None) -> JobSpec:
     check_gates(spec.gates)
     check_notifications(spec.notify)
     spec = _check_sandbox(spec)
+    spec = _check_umask(spec)
     check_secret_names(spec.secrets)
     spec = _check_service(spec)
     _check_comment(spec.comment)
@@ -708,6 +717,11 @@ def _check_sandbox(spec: JobSpec) -> JobSpec:
     if READ_ONLY in words and spec.workdir == "/":
         raise SpecError(f"workdir: / would undo {READ_ONLY} of its sandbox", hint="name a directory below it")
     return spec if words == spec.sandbox else msgspec.structs.replace(spec, sandbox=words)
+
+
+def _check_umask(spec: JobSpec) -> JobSpec:
+    umask = check_umask(spec.umask)
+    return spec if umask == spec.umask else msgspec.structs.replace(spec, umask=umask)
 
 
 def _check_service(spec: JobSpec) -> JobSpec:

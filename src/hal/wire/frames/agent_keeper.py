@@ -39,6 +39,7 @@ from hal.wire.bounds import (
     Port,
     SignalNumber,
     Text,
+    Umask,
 )
 from hal.wire.frames.conversation import Conversation, Frame
 from hal.wire.frames.hello import Goodbye, Hello, Welcome
@@ -131,6 +132,8 @@ class StepTemplate(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     """All variables of the step, except those that the keeper adds (HAL_* of the single step)."""
     workdir: str = ""
     """Absolute path; if empty, the home directory."""
+    umask: Umask | None = None
+    """Of its processes, and of the files that it names below; nil: 022. Feature `umask`."""
     stdin: str = ""
     """File that the step reads, with those patterns of docs/jobspec.md that differ from step to step; relative to the
     work directory; empty: /dev/null. Feature `step-files`, as the next three."""

@@ -98,6 +98,25 @@ def test_a_step_sees_its_variables_and_its_directory(keeper: Keeper, tmp_path: P
     assert second == str(tmp_path)
 
 
+def test_a_step_has_the_umask_of_its_job_and_the_next_one_the_usual_one(keeper: Keeper) -> None:
+    """It is that of one step alone; its script is HAL's file, and is there to be run."""
+    masks = []
+    for umask in (0o777, None, 0, None):
+        step = new_step()
+        assert keeper.run(StepTemplate(script="#!/bin/sh\numask\n", umask=umask), step).code == 0
+        masks.append(keeper.log(step).data.decode().strip())
+    assert masks == ["0777", "0022", "0000", "0022"]
+
+
+def test_a_step_that_cannot_begin_leaves_no_umask_behind(keeper: Keeper) -> None:
+    """Neither one without its program nor one without its file."""
+    for bad in (StepTemplate(command=("/no/such",), umask=0o777), sh("true", stdin="/no/such", umask=0o777)):
+        keeper.run(bad, new_step())
+        step = new_step()
+        keeper.run(sh("umask"), step)
+        assert keeper.log(step).data == b"0022\n"
+
+
 @pytest.mark.parametrize(
     ("cpu_milli", "env", "threads"),
     [(1500, {}, "2"), (250, {}, "1"), (4000, {"OMP_NUM_THREADS": "3"}, "3"), (0, {}, "-")],

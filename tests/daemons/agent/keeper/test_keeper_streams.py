@@ -44,6 +44,13 @@ def test_output_and_errors_go_to_the_files_that_the_job_names(keeper: Keeper, tm
     assert [keeper.log(step, stream).data for stream in Stream] == [b"", b""]
 
 
+def test_files_are_created_under_the_umask_of_the_job(keeper: Keeper, tmp_path: Path) -> None:
+    """As if its program had opened them."""
+    for name, umask in (("usual", None), ("group", 0o007)):
+        keeper.run(sh("echo", stdout=str(tmp_path / name), umask=umask), new_step())
+    assert [(tmp_path / name).stat().st_mode & 0o777 for name in ("usual", "group")] == [0o644, 0o660]
+
+
 def test_one_file_for_both_gets_both_in_order(keeper: Keeper, tmp_path: Path) -> None:
     """It is emptied once, as it is opened, and neither stream overwrites the other."""
     both = tmp_path / "both"

@@ -22,6 +22,9 @@ SCRIPT = "#!/bin/sh\ntrue\n"
         ({"script": SCRIPT, "dialect": "slurm"}, "variables of other schedulers"),
         ({"command": ["true"], "workdir": "/tmp", "stdout": "out"}, "files for input and output"),
         ({"command": ["sh"], "interactive": "pipes"}, "interactive jobs"),
+        ({"command": ["true"], "service": True}, "services"),
+        ({"command": ["true"], "extensions": 1, "on_resize": "WINCH"}, "files that name the nodes of a job"),
+        ({"command": ["true"], "umask": "0027"}, "umasks of jobs"),
     ],
 )
 def test_a_job_leaves_a_node_that_would_drop_a_part_of_it(hal_home: Path, asked: dict[str, Any], what: str) -> None:

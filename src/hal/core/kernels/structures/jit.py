@@ -18,7 +18,13 @@ from typing import Any, Final, TypeVar, cast
 
 import numba
 
-from hal.core.kernels.structures.pipelines import InnerCompiler, InnerDispatcher, KernelCompiler
+from hal.core.kernels.structures.pipelines import (
+    NUMBAS_PLACES,
+    InnerCompiler,
+    InnerDispatcher,
+    KernelCompiler,
+    KernelPlace,
+)
 
 SOURCES: Final = (
     "structures/pipelines",
@@ -99,11 +105,15 @@ def stamp_of_all() -> Path:
 
 
 def _use_cache_of_these_sources() -> None:
-    """Point numba at a directory that only these sources share; numba falls back by itself where it cannot write."""
+    """Point numba at a directory that only these sources share, wherever a copy of them lies; numba falls back by
+    itself where it cannot write."""
     base = _numba_config.CACHE_DIR or str(Path(__file__).parent / "__pycache__")
     leaf = f"kernels-{kernel_source_hash()}"
     if Path(base).name != leaf:
         _numba_config.CACHE_DIR = str(Path(base) / leaf)
+    if not _numba_config.CACHE_LOCATOR_CLASSES:
+        places = [f"{KernelPlace.__module__}.{KernelPlace.__qualname__}", *NUMBAS_PLACES]
+        _numba_config.CACHE_LOCATOR_CLASSES = ",".join(places)
 
 
 _use_cache_of_these_sources()

@@ -9,10 +9,12 @@ function is typed, lowered and optimised as numba does it, so kernels come out t
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 import numba
 import numba._dynfunc as _numba_functions
+from numba.core import caching as _numba_caching
 from numba.core import codegen as _numba_codegen
 from numba.core import compiler as _numba_compiler
 from numba.core import registry as _numba_registry
@@ -21,12 +23,33 @@ from numba.core.compiler_machinery import register_pass as _numba_register
 
 # numba is not typed.
 _functions: Any = _numba_functions
+_caching: Any = _numba_caching
 _codegen: Any = _numba_codegen
 _compiler: Any = _numba_compiler
 _registry: Any = _numba_registry
 _passes: Any = _numba_passes
 _register: Any = _numba_register
 _njit: Any = numba.njit
+
+
+KERNELS: Final = Path(__file__).parents[1]
+NUMBAS_PLACES: Final[tuple[str, ...]] = tuple(one.__name__ for one in _caching.CacheImpl._locator_classes)
+"""Where numba itself looks for what it has compiled."""
+
+
+class KernelPlace(_caching.UserProvidedCacheLocator):  # type: ignore[misc]
+    """Where compiled kernels lie in the cache: by the directory of their source within this package. As it comes, numba
+    takes the whole path, and compiles the same sources in another environment once more."""
+
+    @classmethod
+    def from_function(cls, py_func: Any, py_file: str) -> Any:
+        """Of a kernel; None: of anything else, which has its place as numba says."""
+        return super().from_function(py_func, py_file) if Path(py_file).is_relative_to(KERNELS) else None
+
+    @classmethod
+    def get_suitable_cache_subpath(cls, py_file: str) -> str:
+        """Of kernels in `passes/easy.py`: `passes`."""
+        return "_".join(Path(py_file).relative_to(KERNELS).parent.parts)
 
 
 class QuickFlags(_compiler.Flags):  # type: ignore[misc]

@@ -6,8 +6,8 @@ changed are encoded again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
-from typing import Any, Final, TypeVar
+from collections.abc import Callable
+from typing import Final, TypeVar
 
 import msgspec
 import numpy as np
@@ -190,7 +190,7 @@ class Ask:
         if not user and self._kept is not None and self._kept.encoded.version == version:
             return self._kept.encoded
         now_ms = self._parts.clock.now_ms()
-        found = await self._sliced(self._parts.engine.wants(now_ms, user))
+        found = await self._parts.sliced(self._parts.engine.wants(now_ms, user))
         texts = await self._encode(found)
         head, tail = _ENCODER.encode(WantsView(version=version, now_ms=now_ms, classes=[])).split(b"[]", 1)
         parts = [head + b"["]
@@ -254,10 +254,10 @@ class Ask:
         Args:
             user: only of their jobs; '': everybody's.
         """
-        found, more = await self._sliced(self._parts.engine.reserved())
+        found, more = await self._parts.sliced(self._parts.engine.reserved())
         shown = [_reservation(one) for one in found if not user or self._is_of(one.job, user)]
         now_ms = self._parts.clock.now_ms()
-        rented = [] if user else await self._sliced(self._parts.engine.releasable(now_ms))
+        rented = [] if user else await self._parts.sliced(self._parts.engine.releasable(now_ms))
         return PlanView(
             now_ms=now_ms, reservations=shown, truncated=more, releasable=[_releasable(one) for one in rented]
         )
@@ -265,15 +265,6 @@ class Ask:
     def _is_of(self, job: int, user: str) -> bool:
         live = self._parts.plane.job(job)
         return live is not None and live.user == user
-
-    async def _sliced(self, work: Generator[None, None, T]) -> T:
-        while True:
-            try:
-                next(work)
-            except StopIteration as end:
-                found: Any = end.value
-                return found  # type: ignore[no-any-return]
-            await self._parts.runtime.sleep(0)
 
 
 def _releasable(one: Emptied) -> ReleasableView:

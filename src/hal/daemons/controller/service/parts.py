@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from hal.core.model.topology.tree import Topology
 from hal.daemons.controller.access.secrets import SecretBook
@@ -27,11 +28,14 @@ from hal.daemons.controller.service.reader_book import ReaderBook
 from hal.daemons.controller.service.stream_relays import StreamRelays
 from hal.daemons.controller.service.waiters import EndWaiters, JobWaiters, NodeWaiters
 from hal.daemons.controller.startup.policy_start import PolicyFile
+from hal.planes.interface import Work
 from hal.planes.periodic import PeriodicPlane
 from hal.planes.tasks import Change, TaskPlane
 from hal.runtime.interface import Runtime
 from hal.runtime.step_users import Serving
 from hal.store import ControllerRow
+
+T = TypeVar("T")
 
 
 @dataclass(slots=True, frozen=True)
@@ -80,3 +84,13 @@ class Parts:
     """Where nodes are; None: none is declared."""
     remark: Callable[[], str]
     """What people should know of this process; '' for nothing."""
+
+    async def sliced(self, work: Work[T]) -> T:
+        """Do work, other requests having their turn between two slices."""
+        while True:
+            try:
+                next(work)
+            except StopIteration as end:
+                found: Any = end.value
+                return found  # type: ignore[no-any-return]
+            await self.runtime.sleep(0)

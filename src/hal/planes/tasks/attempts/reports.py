@@ -21,7 +21,7 @@ from hal.core.lifecycle.outcome import (
     PROLOG_FAILED,
     SECRETS_ELSEWHERE,
 )
-from hal.core.model import AttemptId, AttemptState, Dialect, EventKind, StepId, one_line
+from hal.core.model import AttemptId, AttemptState, EventKind, StepId, one_line
 from hal.core.model.eviction import EvictMode
 from hal.planes.tasks.attempts import credit
 from hal.planes.tasks.attempts.ends import (
@@ -33,6 +33,7 @@ from hal.planes.tasks.attempts.ends import (
     step_outcome,
 )
 from hal.planes.tasks.attempts.exclusion import exclude_node
+from hal.planes.tasks.attempts.step_templates import step_template
 from hal.planes.tasks.live.attempt import PREEMPTED, PREEMPTING, SIBLING, Attempt
 from hal.planes.tasks.live.job import LiveJob
 from hal.planes.tasks.nodes.failed_gates import record_failed_prolog
@@ -42,6 +43,7 @@ from hal.planes.tasks.table.stops import note_eviction, stop_attempt
 from hal.planes.tasks.table.table import JobTable
 from hal.store.operations import MAX_MESSAGE, Preemption, StepEnd
 from hal.wire.frames.agent_keeper import Refusal, StepExit, StepStarted
+from hal.wire.template_needs import unmet_need
 
 MAX_CODE: Final = 64
 """Characters of the code of a refusal."""
@@ -141,25 +143,25 @@ def record_refusals(table: JobTable, node: str, refusals: Sequence[Refusal], now
         changed[job.id] = job
         code, message = one_line(refusal.code, MAX_CODE), one_line(refusal.message, MAX_MESSAGE)
         asked = code not in GIVEN_BACK or attempt.credit or code == PROLOG_FAILED or code in NOT_FOR_USER
-        if not asked and not _may_send_elsewhere(job, code):
+        if not asked and not _may_send_elsewhere(table, job, code):
             code = UNASKED  # nothing was lent: it is not tried again at once
         item = {"id": str(AttemptId(job.id, attempt.task, attempt.attempt)), "code": code, "message": message}
         table.draft.note(EventKind.STARTS_REFUSED, f"node:{node}", job.trace_id, job.id, item)
         if code == PROLOG_FAILED:
             record_failed_prolog(table, node, refusal.step, message, now_ms)
-        elif code in NOT_FOR_USER or _may_send_elsewhere(job, code):
+        elif code in NOT_FOR_USER or _may_send_elsewhere(table, job, code):
             exclude_node(table, job, node, message)
         end = StepEnd(refusal.step.rank, REFUSED_CAUSE, 0, 0, now_ms, f"{code}: {message}")
         _end_step(table, job, attempt, end, now_ms, f"node:{node}")
     return changed.values()
 
 
-def _may_send_elsewhere(job: LiveJob, code: str) -> bool:
+def _may_send_elsewhere(table: JobTable, job: LiveJob, code: str) -> bool:
     """Whether the refusal excludes the node: it is about what the job asks for."""
     spec = job.spec
-    newer = spec.arguments or spec.stdin or spec.error_path or spec.interactive or spec.dialect is not Dialect.HAL
-    newer = newer or spec.service is not None
-    asked = {GATE_ELSEWHERE: spec.gates or spec.files, SECRETS_ELSEWHERE: spec.secrets, NODE_TOO_OLD: newer}
+    if code == NODE_TOO_OLD:
+        return bool(unmet_need(step_template(job, table.step_secret, table.reached_at), ()))
+    asked = {GATE_ELSEWHERE: spec.gates or spec.files, SECRETS_ELSEWHERE: spec.secrets}
     return bool(asked.get(code))
 
 

@@ -21,6 +21,7 @@ from hal.core.model.path_patterns import expand_path, values_of_job
 from hal.core.model.rank_variables import MASTER_ADDR, MASTER_PORT
 from hal.core.model.step_token import job_key
 from hal.core.model.trace_ids import TRACE_CHARS, begun_by_job, below_job, share_of
+from hal.core.model.umask import umask_bits
 from hal.planes.tasks.live.attempt import Attempt
 from hal.planes.tasks.live.job import LiveJob
 from hal.wire.frames.agent_keeper import StepTemplate, TemplateGate, TemplateProbe, TemplateService
@@ -119,6 +120,7 @@ def step_template(
         script="" if own else spec.script,
         env=env,
         workdir=spec.workdir,
+        umask=umask_bits(spec.umask),
         stdin=stdin,
         stdout=stdout,
         stderr=stderr,

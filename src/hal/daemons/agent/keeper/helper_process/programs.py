@@ -8,6 +8,7 @@ import os
 import signal
 import stat
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 from hal.daemons.agent.keeper.helper_process.spawn_failures import NODE_ERRORS, CannotSpawnError, CannotSpawnHereError
@@ -46,6 +47,8 @@ class Recipe:
         self.script: str = plain["script"]
         self.env: dict[str, str] = variables | plain["env"]
         self.workdir: str = plain["workdir"]
+        self.umask: int | None = plain.get("umask")  # a keeper from before an upgrade in place does not send it
+        """Of what is created and begun for the step; None: this process's own."""
         self.sandbox: tuple[str, ...] = tuple(plain["sandbox"])
         self.interactive: str = plain["interactive"]
         self.hangup = "continue" if plain["continues"] else "end"
@@ -75,6 +78,10 @@ class Recipe:
             if error.errno in NODE_ERRORS:
                 raise CannotSpawnHereError(f"{where} cannot be entered: {error.strerror}") from None
             raise CannotSpawnError(126, f"{where} cannot be entered: {error.strerror}") from None
+
+    def own_umask(self) -> contextlib.AbstractContextManager[None]:
+        """Have the umask of its job meanwhile, if it has one; files of HAL itself are created outside of this."""
+        return contextlib.nullcontext() if self.umask is None else _umask(self.umask)
 
     def program(self) -> str:
         """Return the path of argv[0].
@@ -160,6 +167,15 @@ def explain(error: OSError | ValueError, program: str) -> CannotSpawnError | Can
     if number == errno.E2BIG:
         return CannotSpawnError(126, f"{name} cannot be run: its arguments and environment are too long together")
     return CannotSpawnError(126, f"{name} cannot be run: {getattr(error, 'strerror', '') or error}")
+
+
+@contextlib.contextmanager
+def _umask(bits: int) -> Iterator[None]:
+    former = os.umask(bits)
+    try:
+        yield
+    finally:
+        os.umask(former)
 
 
 def _find_program(name: str, path: str) -> str:

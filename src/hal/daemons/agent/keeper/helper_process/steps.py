@@ -230,7 +230,8 @@ class Helper:
             fds = {0: self._null, 1: self._null, 2: self._null} | dict(enumerate(opened, 1))
             recipe.enter_workdir()
             if order.streams is not None:
-                fds |= open_own(order.streams, opened)
+                with recipe.own_umask():
+                    fds |= open_own(order.streams, opened)
             actions = tuple([(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in fds.items()])
             if recipe.script:
                 program = order.given.script if order.given is not None else self._write_script(order, recipe)
@@ -260,7 +261,8 @@ class Helper:
             boot_ms = boot_ns // 1_000_000
             wall_ms = time.time_ns() // 1_000_000
             mark = self._children.set_mark(boot_ns)
-            pid = spawn(program, argv, merged, actions)
+            with recipe.own_umask():
+                pid = spawn(program, argv, merged, actions)
             stays = bool(after and order.may_stay)
         except (CannotSpawnError, CannotSpawnHereError) as error:
             failure = error

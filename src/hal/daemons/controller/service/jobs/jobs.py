@@ -361,14 +361,7 @@ class Jobs:
                     await self._parts.runtime.sleep(0)
 
     async def _brief_reasons(self, jobs: Sequence[int]) -> dict[int, Verdict]:
-        work = self._parts.plane.brief_reasons(jobs, self._parts.clock.now_ms())
-        while True:
-            try:
-                next(work)
-            except StopIteration as end:
-                found: dict[int, Verdict] = end.value
-                return found
-            await self._parts.runtime.sleep(0)
+        return await self._parts.sliced(self._parts.plane.brief_reasons(jobs, self._parts.clock.now_ms()))
 
     async def _placed(self, rows: Sequence[JobRow], views: list[JobView]) -> list[JobView]:
         pace = Pace(PLACED_A_SLICE)

@@ -86,4 +86,4 @@ class QueueView(Struct, frozen=True, kw_only=True):
     running: int
     oldest_ms: int | None
     """Since when the job that has waited longest could have started, of those of which nothing runs; null: none waits.
-    """
+    A job that is retried keeps its first instant, and one that is to begin later has that of its begin."""
