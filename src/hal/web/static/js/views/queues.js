@@ -3,7 +3,7 @@ import { html } from "../h.js";
 import { change, controller, right, useData } from "../api.js";
 import { live, useLive } from "../live.js";
 import { Link } from "../router.js";
-import { baseRequest, clock, count, plural, safe } from "../format.js";
+import { baseRequest, clock, count, duration, plural, safe } from "../format.js";
 import { confirm, toast } from "../dialogs.js";
 import { Parts } from "../states.js";
 import { Ago, Empty, Facts, Head, Loading, Panel, Shown, useNow } from "../ui.js";
@@ -11,7 +11,7 @@ import { shortOf } from "./overview.js";
 
 function Head1({ id, now }) {
   const { data: why } = useData(controller(`jobs/${id}/why`), 8000);
-  return html`first: job <${Link} to=${`/jobs/${id}`} class="blue">${id}<//>${why ? html` · ${safe(why.message)}${why.starts_at_ms ? html`, starts about <strong title=${clock(why.starts_at_ms, now)}><${Ago} at=${why.starts_at_ms} now=${now} /></strong>` : ""}` : ""}`;
+  return html`first: job <${Link} to=${`/jobs/${id}`} class="blue">${id}<//>${why ? html` · ${safe(why.message)}${why.starts_at_ms ? html`, starts about <strong>${clock(why.starts_at_ms, now)}</strong> (<${Ago} at=${why.starts_at_ms} now=${now} />)` : ""}` : ""}`;
 }
 
 const mark = (queue) => (queue.open && queue.starts ? null : html`<span class="tag">${queue.starts ? "drained" : "closed"}</span>`);
@@ -45,14 +45,15 @@ export function Queue({ name }) {
   if (!live.pulse) return html`<${Head} title=${safe(name)} crumbs=${crumbs} /><${Loading} />`;
   if (!queue) return html`<${Head} title=${safe(name)} crumbs=${crumbs} /><${Empty} title="There is no such queue" />`;
   const rules = policy.data?.policy?.queues?.[name] || {}, able = right("POST /v1/queues/state") !== "none";
+  const own = [queue.default_walltime ? ["Default walltime", queue.default_walltime] : null, queue.max_walltime ? ["Longest walltime", queue.max_walltime] : null, ...Object.entries(rules).filter(([, value]) => value != null && typeof value !== "object").map(([key, value]) => [key.replace(/_/g, " "), safe(value)])].filter(Boolean);
   const state = queue.open && queue.starts ? "open" : queue.starts ? "drained" : "closed";
   return html`<${Head} title=${safe(name)} crumbs=${crumbs} sub=${html`<span>${state}</span><span>${count(queue.running)} running</span><span>${count(queue.pending)} waiting</span><${Link} to=${`/jobs?q=${encodeURIComponent(`queue:${name}`)}`} class="blue">its jobs<//>`}>
       ${able ? ["open", "drained", "closed"].filter((one) => one !== state).map((one) => html`<button key=${one} class="quiet" onClick=${() => setState(name, one)}>${{ open: "Open", drained: "Drain", closed: "Close" }[one]}</button>`) : null}<//>
     <div class="cols"><div><${Panel} title="What waits, in order"><${Shown} of=${wants} what="Loading what waits">${(data) => {
       const classes = data.classes.filter((one) => one.queues[name]);
       return classes.length ? html`<ul class="list">${classes.slice(0, 60).map((one, n) => html`<li key=${one.head + n}><div class="row"><strong>${baseRequest(one.request)}${one.nodes > 1 ? ` × ${one.nodes} nodes` : ""}</strong><span class="nowrap">${plural(one.queues[name], "job")}</span></div>
-        <div class="muted">${shortOf(one)} · fits on ${plural(one.fits_ever, "node")}, now on ${count(one.fits_now)}</div><div class="muted">${n < 6 ? html`<${Head1} id=${one.head} now=${now} />` : html`first: job <${Link} to=${`/jobs/${one.head}`} class="blue">${one.head}<//>, waits since <${Ago} at=${one.head_since_ms} now=${now} />`}</div></li>`)}</ul>` : html`<${Empty} title="Nothing waits for nodes here">Jobs that are held, or wait for others, are in the list of jobs.<//>`;
+        <div class="muted">${shortOf(one)} · fits on ${plural(one.fits_ever, "node")}, now on ${count(one.fits_now)}</div><div class="muted">${n < 6 ? html`<${Head1} id=${one.head} now=${now} />` : html`first: job <${Link} to=${`/jobs/${one.head}`} class="blue">${one.head}<//>, waits for ${duration(now - one.head_since_ms)}`}</div></li>`)}</ul>` : html`<${Empty} title="Nothing waits for nodes here">Jobs that are held, or wait for others, are in the list of jobs.<//>`;
     }}<//><//></div>
-    <div><${Panel} title="Rules"><${Facts} rows=${[queue.default_walltime ? ["Default walltime", queue.default_walltime] : null, queue.max_walltime ? ["Longest walltime", queue.max_walltime] : null, ...Object.entries(rules).filter(([, value]) => value != null && typeof value !== "object").map(([key, value]) => [key.replace(/_/g, " "), safe(value)])]} />${!Object.keys(rules).length && !queue.max_walltime ? html`<p class="note">No rules of its own.</p>` : null}<//>
+    <div><${Panel} title="Rules">${own.length ? html`<${Facts} rows=${own} />` : html`<p class="note">No rules of its own.</p>`}<//>
     ${plan.data?.reservations?.length ? html`<${Panel} title="Reserved"><ul class="list">${plan.data.reservations.slice(0, 8).map((one) => html`<li key=${one.job + one.task} class="row"><span>Job <${Link} to=${`/jobs/${one.job}`} class="blue">${one.job}<//></span><span class="muted"><${Ago} at=${one.start_ms} now=${now} /></span></li>`)}</ul><//>` : null}</div></div>`;
 }
