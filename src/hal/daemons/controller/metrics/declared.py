@@ -114,6 +114,14 @@ QUEUE_WAIT: Final = Metric(
     labels=(QUEUE_OF_HISTOGRAM,),
     classic=(-7, 20),
 )
+OLDEST_WAIT: Final = Metric(
+    name="hal_queue_oldest_wait_seconds",
+    kind=Kind.GAUGE,
+    unit="seconds",
+    text="How long the oldest job waits of which nothing runs and that could have started, to ten seconds; a queue in "
+    "which none waits is not there.",
+    labels=(QUEUE,),
+)
 SUBMIT_TO_START: Final = Metric(
     name="hal_submit_to_start_seconds",
     kind=Kind.HISTOGRAM,

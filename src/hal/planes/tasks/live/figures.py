@@ -8,6 +8,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from hal.core.model import TaskState
+from hal.planes.tasks.live.oldest_waits import QueueTime
 
 QueueState = tuple[str, TaskState]
 
@@ -28,8 +29,10 @@ class GroupFigures(Struct):
     """By how many the live jobs of a queue in a state have changed."""
     tasks: dict[QueueState, int]
     """The same of their tasks."""
+    waiting: dict[QueueTime, int]
+    """By how many the jobs have changed of which nothing runs, and that could have started since some time."""
 
 
 def no_figures() -> GroupFigures:
     """Of a group in which nothing has changed."""
-    return GroupFigures({}, {}, {}, {}, {}, {}, {})
+    return GroupFigures({}, {}, {}, {}, {}, {}, {}, {})

@@ -87,6 +87,8 @@ def check_table(table: JobTable) -> None:
     counted.begin(table.jobs)
     if not table.draft.jobs_before and (counted.jobs, counted.tasks) != (table.tally.jobs, table.tally.tasks):
         raise InternalError("the counts by queue and state disagree with the jobs")
+    if not table.draft.jobs_before and counted.waits.counted() != table.tally.waits.counted():
+        raise InternalError("what waits since when disagrees with the jobs")
     if +table.node_states != Counter(row.state for row in table.nodes.values()):
         raise InternalError("the counts of nodes disagree with the nodes")
 

@@ -15,6 +15,7 @@ from hal.core.model import TaskState
 from hal.planes.tasks.live.attempt import Attempt
 from hal.planes.tasks.live.figures import GroupFigures, QueueState, no_figures
 from hal.planes.tasks.live.job import LiveJob
+from hal.planes.tasks.live.oldest_waits import EXACT_MS, OldestWaits, QueueTime
 from hal.planes.tasks.slices import CHEAP_A_SLICE, Pace, Work
 from hal.planes.tasks.table.draft import Draft
 from hal.planes.tasks.table.jobs_by_id import JobsById
@@ -30,6 +31,7 @@ class LiveTally:
     def __init__(self) -> None:
         self.jobs: dict[QueueState, int] = {}
         self.tasks: dict[QueueState, int] = {}
+        self.waits = OldestWaits()
 
     def begin(self, jobs: JobsById) -> None:
         """Count all. O(objects), and a look at the columns."""
@@ -38,12 +40,17 @@ class LiveTally:
             key = (owner.queue, TaskState.PENDING)
             _add(figures.jobs, key, count)
             _add(figures.tasks, key, count)
+        for queue_time, count in jobs.times_in_columns(EXACT_MS):
+            _add(figures.waiting, queue_time, count)
         for job in jobs.objects():
             _note(figures, None, job)
         self.jobs, self.tasks = figures.jobs, figures.tasks
+        self.waits = OldestWaits()
+        self.waits.keep(figures.waiting)
 
     def keep(self, figures: GroupFigures) -> None:
-        """Count what a group has changed. O(queues x states that changed)."""
+        """Count what a group has changed. O(queues x states and times that changed)."""
+        self.waits.keep(figures.waiting)
         for counts, changes in ((self.jobs, figures.jobs), (self.tasks, figures.tasks)):
             for key, change in changes.items():
                 left = counts.get(key, 0) + change
@@ -132,6 +139,12 @@ def _note_starts(figures: GroupFigures, draft: Draft, by_id: dict[int, LiveJob])
 
 def _note(figures: GroupFigures, before: LiveJob | None, after: LiveJob | None) -> None:
     """Count how a job has changed; None: it was not there, or is no more."""
+    was_waiting, waiting = _waits(before), _waits(after)
+    if was_waiting != waiting:
+        if was_waiting is not None:
+            _add(figures.waiting, was_waiting, -1)
+        if waiting is not None:
+            _add(figures.waiting, waiting)
     if before is not None and after is not None and before.queue == after.queue:
         queue, was, now = after.queue, before.counts, after.counts
         if before.state is not after.state:
@@ -147,6 +160,13 @@ def _note(figures: GroupFigures, before: LiveJob | None, after: LiveJob | None) 
             _add(figures.jobs, (job.queue, job.state), sign)
             for state, count in _live(job.counts):
                 _add(figures.tasks, (job.queue, state), sign * count)
+
+
+def _waits(job: LiveJob | None) -> QueueTime | None:
+    """Its queue, and since when it waits; None: something of it runs, or it could not start."""
+    if job is None or not job.counts.pending or job.counts.active or job.eligible_ms >= INF:
+        return None
+    return job.queue, max(job.submit_ms, job.eligible_ms) // EXACT_MS
 
 
 def _live(counts: TaskCounts) -> Iterable[tuple[TaskState, int]]:

@@ -215,6 +215,11 @@ class JobsById:
         queue may come more than once."""
         return [found for columns in self.in_columns for found in columns.queues()]
 
+    def times_in_columns(self, unit_ms: int) -> list[tuple[tuple[str, int], int]]:
+        """How many jobs in columns could have started since when, by queue and in that unit; a pair may come more than
+        once."""
+        return [found for columns in self.in_columns for found in columns.times(unit_ms)]
+
     def _columns_with(self, job: int) -> PendingJobs | None:
         """The columns in which it is."""
         at = bisect_right(self._firsts, job) - 1

@@ -114,6 +114,19 @@ class PendingJobs:
         rows = zip(names, counts.tolist(), first_ms.tolist(), strict=True)
         return [(name, count, at_ms) for name, count, at_ms in rows if count]
 
+    def times(self, unit_ms: int) -> list[tuple[tuple[str, int], int]]:
+        """How many of them could have started since when, by queue and in that unit."""
+        indices, columns = self._indices(), self.columns
+        if not indices.size:
+            return []
+        names, of_owner = _coded([queue for queue, _, _ in columns.owners])
+        queue = of_owner[np.frombuffer(columns.owner, np.int32)[indices]]
+        submit, eligible = (np.frombuffer(one, np.int64)[indices] for one in (columns.submit_ms, columns.eligible_ms))
+        times = np.where(eligible < INF, np.maximum(submit, eligible) // unit_ms, INF)
+        rows, counts = np.unique(np.stack((queue, times)), axis=1, return_counts=True)
+        found = zip(rows[0].tolist(), rows[1].tolist(), counts.tolist(), strict=True)
+        return [((names[at], time), count) for at, time, count in found if time < INF]
+
     def names(self) -> Iterator[tuple[tuple[str, str], list[int]]]:
         """(user, name) of those that have one, and their ids, ascending; a pair may come more than once."""
         columns = self.columns
