@@ -110,22 +110,24 @@ def test_a_collector_that_is_killed_while_work_ends_counts_all_of_it_once(own_ha
 
 @pytest.mark.slow
 def test_users_see_their_own_usage_coordinators_their_account_and_operators_all(own_hal: LiveHal) -> None:
-    """Ada and bob work for physics, ann coordinates it; olga is an operator; nobody reads more by asking for it."""
+    """Ada and bob work for physics, bob for its lab, too; ann coordinates it; olga is an operator; nobody reads more by
+    asking for it."""
     own_hal.up()
     for words in (
         ("account", "add", "physics", "--coordinators", "ann", "--users", "ada,bob,ann"),
         ("account", "add", "other", "--users", "ada,bob,ann"),
+        ("account", "add", "lab", "--parent", "physics", "--users", "bob"),
     ):
         own_hal.run(*words, check=True)
     tokens = {
         name: own_hal.run("api-token", "create", name, "--role", role, check=True).out.strip()
         for name, role in (("ada", "user"), ("bob", "user"), ("ann", "user"), ("olga", "operator"))
     }
-    for user, account in (("ada", "physics"), ("bob", "physics"), ("bob", "other")):
+    for user, account in (("ada", "physics"), ("bob", "physics"), ("bob", "other"), ("bob", "lab")):
         own_hal.run("submit", "-q", "-u", user, "-A", account, "--name", f"{user}s", "--", "true", check=True)
-    own_hal.run("wait", "1", "2", "3", check=True)
+    own_hal.run("wait", "1", "2", "3", "4", check=True)
     with collector(own_hal):
-        until_counted(own_hal, 3)
+        until_counted(own_hal, 4)
         socket = own_hal.home.socket_dir() / "observability.sock"
 
         def seen(who: str, *words: str) -> dict[str, int] | str:
@@ -141,13 +143,16 @@ def test_users_see_their_own_usage_coordinators_their_account_and_operators_all(
         assert seen("ada", "--account", "other") == {}
         assert "is somebody else" in str(seen("ada", "--user", "bob"))
         assert seen("ann") == {}
-        assert seen("ann", "--account", "physics") == {"ada": 1, "bob": 1}
+        assert seen("ann", "--account", "physics") == {"ada": 1, "bob": 2}
+        assert seen("ann", "--account", "physics", "--exact") == {"ada": 1, "bob": 1}
+        assert seen("ann", "--account", "lab") == {"bob": 1}
+        assert "--exact is about --account" in str(seen("ann", "--exact"))
         assert seen("ann", "--account", "other") == {}
         assert "is somebody else" in str(seen("ann", "--account", "other", "--user", "bob"))
-        assert seen("olga") == {"ada": 1, "bob": 2}
+        assert seen("olga") == {"ada": 1, "bob": 3}
         exported = own_hal.root / "ann.csv"
         environment = {"HAL_COLLECTOR": f"unix://{socket}", "HAL_URL": f"unix://{own_hal.home.api_socket()}"}
-        for who, expected in (("ann", 0), ("bob", 2), ("olga", 3)):
+        for who, expected in (("ann", 0), ("bob", 3), ("olga", 4)):
             own_hal.run("history", "--export", exported, check=True, HAL_TOKEN=tokens[who], **environment)
             assert len(list(csv.DictReader(io.StringIO(exported.read_text())))) == expected, who
         refused = own_hal.run("efficiency", "1", HAL_TOKEN=tokens["bob"], **environment)

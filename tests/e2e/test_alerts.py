@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from hal.client.rest import plane_calls
 from hal.core.model.config_sections import read_own
 from hal.core.model.observability_config import OBSERVABILITY
 from tests.daemons.controller.notices.servers import MailServer, WebServer, served
@@ -201,3 +202,18 @@ def test_a_user_reads_alerts_and_silences_nothing(own_hal: LiveHal) -> None:
     assert (code, json.loads(text)["routes"]) == (0, [])
     code, text = asked("alert", "silence", "rule=*", "--for", "1h")
     assert (code, "operator" in text) == (4, True), text
+
+
+def test_a_plane_that_is_a_process_of_its_own_and_dies_is_an_alert(own_hal: LiveHal) -> None:
+    """A program announces itself for a second at a time, then no more; that which says that it goes is none."""
+    own_hal.home.config.write_text('[observability.alerts]\nevery = "1s"\n')
+    own_hal.up("--restart", "--name", "n1", "--cpus", "1", "--memory", "1GiB", "--with", "observability")
+    with own_hal.client() as client:
+        client.call(plane_calls.announce("prices", wire=["h:1"], expires_in=1))
+        client.call(plane_calls.announce("gone", wire=["h:2"], expires_in=60))
+        client.call(plane_calls.withdraw("gone"))
+    until(lambda: "PlaneDead" in listed(own_hal), "it is an alert")
+    assert listed(own_hal)["PlaneDead"]["labels"] == {"plane": "prices"}
+    with own_hal.client() as client:
+        client.call(plane_calls.announce("prices", wire=["h:1"], expires_in=60))
+    until(lambda: "PlaneDead" not in listed(own_hal), "it was only pending, and is over")

@@ -41,7 +41,8 @@ DEFAULT_LIMIT: Final = 200
 @click.option("--until", metavar="TIME", help="Ended before TIME, or more than so long ago.")
 @click.option("--period", type=click.Choice(PERIODS), help="A row for each hour, day, week or month.")
 @click.option("--zone", metavar="ZONE", help="Time zone of periods, like Europe/Rome (default: that of this machine).")
-@click.option("-A", "--account", metavar="NAME", help="Only jobs of this account.")
+@click.option("-A", "--account", metavar="NAME", help="Only jobs of this account, and of those below it.")
+@click.option("--exact", is_flag=True, help="Of --account alone, without those below it.")
 @click.option("-u", "--user", metavar="NAME", help="Only jobs of this user.")
 @click.option("-Q", "--queue", metavar="NAME", help="Only jobs in this queue.")
 @click.option("-n", "--name", metavar="NAME", help="Only jobs with this name.")
@@ -60,6 +61,7 @@ def usage(
     period: str | None,
     zone: str | None,
     account: str | None,
+    exact: bool,
     user: str | None,
     queue: str | None,
     name: str | None,
@@ -80,10 +82,13 @@ def usage(
     from hal.client.rest import usage_calls
     from hal.runtime.time_zones import zone_named
 
+    if exact and not account:
+        raise click.UsageError("--exact is about --account; name one")
     if as_csv and screen.plain:
         raise click.UsageError("--csv and -o cannot be combined; give one of them")
     filters: dict[str, Any] = {
         "account": account,
+        "exact": "1" if exact else None,
         "user": user,
         "queue": queue,
         "name": name,

@@ -62,7 +62,9 @@ class AlertsSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     certificate: Annotated[Duration, Meta(description="how long before its end a certificate is an alert")] = (
         parse_duration("14d")
     )
-    disk_free: Annotated[float, Meta(description="part of the controller's disk that should be free")] = 0.1
+    disk_free: Annotated[
+        float, Meta(description="part of the disks of the controller and of each node that should be free")
+    ] = 0.1
     failing: Annotated[float, Meta(description="part of a queue's attempts of half an hour that may fail")] = 0.5
     queue_wait: Annotated[
         Duration, Meta(description="objective: tasks get nodes within this, rounded up to a power of two seconds")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
+from heapq import nsmallest
 from pathlib import Path
 from typing import Final
 
@@ -11,7 +13,10 @@ from msgspec import Struct
 
 from hal.core.model import InternalError, NodeState
 from hal.core.model.alert_config import AlertsSection
+from hal.planes.observability.alert_rules import MOST_NODES, NODE_DISK
 from hal.planes.observability.alerts.part import AlertsPart
+from hal.planes.observability.alerts.recording import Labels
+from hal.planes.observability.samples.part import Samples
 from hal.rest.controller_client import ControllerClient
 from hal.rest.dialling import UNIX
 from hal.runtime.authority import authority_file
@@ -19,6 +24,8 @@ from hal.runtime.interface import Runtime
 
 NODES_A_PAGE: Final = 1_000
 MAX_PAGES: Final = 20
+FRESH_MS: Final = 60_000
+"""What a node sent longer ago says nothing of it now."""
 
 
 class _Node(Struct):
@@ -70,8 +77,33 @@ class ControllerSource:
         return found
 
 
-def alerts_part(runtime: Runtime, path: Path, section: AlertsSection) -> AlertsPart:
+def fullest_disks(samples: Samples) -> dict[str, dict[Labels, float]]:
+    """Of the nodes with the fullest disks of HAL_HOME: what is free, and the size; of those that were heard lately."""
+    free_name, size_name = NODE_DISK
+    now_ms = samples.monotonic_ms()
+    found: list[tuple[float, str, float, float]] = []
+    for source in samples.sources():
+        if not source.is_node or now_ms - source.heard_ms > FRESH_MS:
+            continue
+        free, size = source.newest_of((free_name, ())), source.newest_of((size_name, ()))
+        if free is not None and size:
+            found.append((free / size, source.name, free, size))
+    fullest = nsmallest(MOST_NODES, found)
+    return {
+        free_name: {(("node", name),): free for _, name, free, _ in fullest},
+        size_name: {(("node", name),): size for _, name, _, size in fullest},
+    }
+
+
+def alerts_part(runtime: Runtime, path: Path, section: AlertsSection, samples: Samples) -> AlertsPart:
     """The part, with what it looks at."""
     home = runtime.paths
     source = ControllerSource(ControllerClient([f"{UNIX}{home.api_socket()}"], authority_file(home.authority)))
-    return AlertsPart(runtime, path, section, scrape=source.metrics, nodes_away=source.nodes_away)
+    return AlertsPart(
+        runtime,
+        path,
+        section,
+        scrape=source.metrics,
+        nodes_away=source.nodes_away,
+        sampled=partial(fullest_disks, samples),
+    )

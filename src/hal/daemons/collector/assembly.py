@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hal.core.model.observability_config import ObservabilitySection
+from hal.daemons.collector.account_tree import AccountTree
 from hal.daemons.collector.alerts_source import alerts_part
 from hal.daemons.collector.collector import Collector
 from hal.daemons.collector.delegated_accounts import DelegatedAccounts
@@ -27,6 +28,7 @@ def assemble(runtime: Runtime, section: ObservabilitySection) -> Collector:
     reception = Reception(runtime, controller)
     collector = Collector(runtime, section, reception)
     collector.delegated = DelegatedAccounts(runtime, controller)
+    collector.accounts = AccountTree(runtime, controller)
     collector.samples = Samples(runtime, collector.directory, section.samples)
     reception.received(VALUES, collector.samples.take)
     collector.history = History(
@@ -46,7 +48,7 @@ def assemble(runtime: Runtime, section: ObservabilitySection) -> Collector:
     )
     logs = collector.logs
     reception.received(LINES, lambda got: logs.take(got.sender.name, got.lines))
-    collector.alerts = alerts_part(runtime, collector.directory / "alerts.sqlite", section.alerts)
+    collector.alerts = alerts_part(runtime, collector.directory / "alerts.sqlite", section.alerts, collector.samples)
     parts: list[Part] = [collector.history, reception, collector.samples, logs, collector.traces, collector.alerts]
     if section.wire:
         parts.append(NetworkReception(runtime, controller, reception, section.wire, section.address))

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from hal.core.model import HALError, StoreError
 from hal.core.model.observability_config import ObservabilitySection
+from hal.daemons.collector.account_tree import AccountTree
 from hal.daemons.collector.delegated_accounts import DelegatedAccounts
 from hal.daemons.collector.reception import Reception
 from hal.daemons.collector.warnings import NOTED_EVERY_MS, Losses, Warned, summary_of, warnings_of
@@ -59,6 +60,7 @@ class Collector:
         self.controller: ControllerClient | None = None
         """Answers as to an operator."""
         self.delegated: DelegatedAccounts | None = None
+        self.accounts: AccountTree | None = None
         self.reception = reception or Reception(runtime)
         """What agents and others send: `reception.received("lines", callback)`."""
         self.parts: tuple[Part, ...] = ()

@@ -167,7 +167,7 @@ class Controller:
             policy_file=self._policy_file,
         )
         self.api = ControllerApi(parts, SlowFacts(runtime, config, self._metrics, lambda: self._committer.store))
-        self._views = LeaderViews(parts, self._metrics, self.api.advice.ages_s)
+        self._views = LeaderViews(parts, self._metrics, self.api.advice.ages_s, self.api.planes.up)
 
     # ── life ──────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -21,9 +21,11 @@ from hal.planes.observability.alerts.expressions import (
     Is,
     Last,
     Later,
+    Least,
     Left,
     Part,
     Quantile,
+    Ratio,
     Selector,
     Silent,
     Without,
@@ -42,6 +44,10 @@ FAILED: Final = ("failed", "timed-out", "refused", "lost", "out-of-memory")
 NOT_STARTED: Final = ("refused", "lost")
 LIMIT_USED: Final = "hal_limit_used_ratio"
 HOME_FREE: Final = "hal_home_free_ratio"
+NODE_DISK: Final = ("hal_node_home_free_bytes", "hal_node_home_size_bytes")
+"""That nodes send, by node: what is free of the file system of HAL_HOME, and its size."""
+MOST_NODES: Final = 50
+"""Of which a rule for each node says something: those that are worst."""
 
 
 class Rule(Struct, frozen=True, kw_only=True):
@@ -90,7 +96,7 @@ class Rule(Struct, frozen=True, kw_only=True):
 
 def rules_of(section: AlertsSection) -> tuple[Rule, ...]:
     """The rules that are on, with what hal.toml says of them."""
-    every = (*_controller(section), *_work(section), *_objectives(section))
+    every = (*_controller(section), *_nodes(section), *_work(section), *_objectives(section))
     return tuple(rule for rule in every if rule.name not in section.off)
 
 
@@ -176,11 +182,32 @@ def _controller(section: AlertsSection) -> tuple[Rule, ...]:
         Rule(
             name="PlaneDead",
             severity="critical",
-            condition=Is(Last(Selector("hal_plane_in_service", ("plane",)), "min"), "==", 0),
+            condition=Either(
+                (
+                    Is(Last(Selector("hal_plane_in_service", ("plane",)), "min"), "==", 0),
+                    Is(Last(Selector("hal_announced_plane_up", ("plane",)), "min"), "==", 0),
+                )
+            ),
             for_s=120,
             summary="The plane '{plane}' is out of service",
-            description="The rest of HAL goes on. The controller's log says what failed; restart the controller if it "
-            "does not return.",
+            description="The rest of HAL goes on. Of a process of its own `hal status` on its machine and its log say "
+            "why; of a plane of the controller the controller's log says what failed.",
+        ),
+    )
+
+
+def _nodes(section: AlertsSection) -> tuple[Rule, ...]:
+    free, size = (Last(Selector(name, ("node",)), "min") for name in NODE_DISK)
+    return (
+        Rule(
+            name="NodeDiskNearlyFull",
+            severity="warning",
+            condition=Least(Is(Ratio(free, size), "<", section.disk_free), MOST_NODES),
+            for_s=300,
+            summary="{value} of the disk of node {node} is free",
+            description="On the file system of HAL_HOME there, where jobs have their output. When it is full their "
+            "output is lost. Make room, or drain the node: `hal node drain`.",
+            shown="part",
         ),
     )
 
@@ -203,12 +230,13 @@ def _work(section: AlertsSection) -> tuple[Rule, ...]:
             name="QueueStarving",
             severity="warning",
             condition=Without(
-                Is(Last(Selector("hal_tasks", ("queue",), (("state", ("pending",)),))), ">", 0),
+                Is(Last(Selector("hal_queue_oldest_wait_seconds", ("queue",)), "max"), ">", starving_s),
                 Is(Grown(Selector("hal_tasks_started_total", ("queue",)), starving_s), ">", 0),
             ),
-            for_s=starving_s,
-            summary="{value} tasks of queue {queue} wait, and none starts",
+            for_s=300,
+            summary="A job of queue {queue} waits for {value}, and none starts",
             description="`hal why JOB` of its first job says what it waits for; `hal wants` shows the rest.",
+            shown="duration",
         ),
         Rule(
             name="LimitNearEnd",
@@ -306,6 +334,6 @@ def _annotation(template: str, how: str) -> str:
 
 
 def _labelled(text: str) -> str:
-    for name in ("queue", "state", "limit", "certificate", "plane"):
+    for name in ("queue", "state", "limit", "certificate", "plane", "node"):
         text = text.replace("{" + name + "}", f"{{{{ $labels.{name} }}}}")
     return text

@@ -88,6 +88,8 @@ def test_the_reference_names_what_a_scrape_shows(tmp_path: Path) -> None:
     async def body(hal: Running) -> None:
         await work(hal)
         hal.controller._metrics.watch(hal.runtime, "1.0")
+        await hal.submit({"command": ["exit", "0"], "request": {"cpu": 3}})  # it waits
+        await hal.http.put("/v1/planes/prices", json={"wire": ["h:1"]})
         await hal.http.put("/v1/readers/plane", json={"feeds": ["attempts"]})
         await hal.http.put(
             "/v1/advice/price", json={"space": "nodes", "keys": ["n1"], "values": [1.0], "expires_in": "1m"}
@@ -177,3 +179,38 @@ def test_the_use_of_a_limit_is_the_largest_of_those_for_whom_it_counts_apart(hal
         assert 0 <= found["hal_home_free_ratio", ()] <= 1
 
     on_controller(hal_home, body, read_config(limit))
+
+
+def test_the_oldest_wait_of_a_queue_is_that_of_what_could_have_started(tmp_path: Path) -> None:
+    """Of a queue in which one job runs and one is held nothing is said, until a third waits for its turn."""
+
+    async def body(hal: Running) -> None:
+        await work(hal)
+
+        async def waits() -> list[float]:
+            found = samples((await hal.http.get("/v1/metrics")).text)
+            return [value for (name, _), value in found.items() if name == "hal_queue_oldest_wait_seconds"]
+
+        assert await waits() == []
+        (job,) = await hal.submit({"command": ["exit", "0"], "request": {"cpu": 3}})
+        (oldest,) = await waits()
+        assert 0 <= oldest < 3_600
+        await hal.http.post("/v1/jobs/cancel", json={"ids": [job]})
+        await hal.ended(job)
+        assert await waits() == []
+
+    on_controller(tmp_path, body)
+
+
+def test_a_plane_that_ceases_to_announce_itself_is_shown_as_such_and_one_that_goes_is_not(tmp_path: Path) -> None:
+    async def body(hal: Running) -> None:
+        for name, expires_in in (("dies", "20ms"), ("lives", "1m"), ("goes", "1m")):
+            await hal.http.put(f"/v1/planes/{name}", json={"wire": ["h:1"], "expires_in": expires_in})
+        await hal.http.delete("/v1/planes/goes")
+        planes = hal.api.planes
+        await hal.until(lambda: not planes.up()["dies"])
+        found = samples((await hal.http.get("/v1/metrics")).text)
+        up = {labels[0][1]: value for (name, labels), value in found.items() if name == "hal_announced_plane_up"}
+        assert up == {"dies": 0, "lives": 1}
+
+    on_controller(tmp_path, body)

@@ -10,17 +10,26 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import pytest
 
 from hal.core.model import HALError, UnreachableError, parse_duration
 from hal.core.model.alert_config import AlertsSection, RouteSection
+from hal.core.model.samples_config import SamplesSection
+from hal.daemons.collector.alerts_source import fullest_disks
+from hal.planes.observability.alert_rules import NODE_DISK, rules_of
 from hal.planes.observability.alerts.part import AlertsPart
+from hal.planes.observability.alerts.recording import Recording, Scrape
 from hal.planes.observability.alerts.sending import send
 from hal.planes.observability.alerts.states import Alert, AlertState
 from hal.planes.observability.alerts.telling import FIRST_RETRY_MS, MAX_TRIES, Message
+from hal.planes.observability.samples.part import Samples
+from hal.planes.observability.telemetry import ReceivedValues, Sender, SenderTable
 from hal.runtime.interface import Runtime
 from hal.runtime.virtual_process import VirtualProcess
 from hal.runtime.virtual_world import VirtualWorld
+from hal.wire.frames.telemetry import Series, SeriesKind
+from hal.wire.roles import Role
 from tests.daemons.controller.notices.servers import MailServer, WebServer, served
 
 MINUTE_MS: Final = 60_000
@@ -200,3 +209,31 @@ def test_a_token_that_would_begin_a_header_of_its_own_is_refused(tmp_path: Path)
     (tmp_path / "token").write_text("a\r\nX: y")
     with pytest.raises(UnreachableError, match="token_file"):
         sent(RouteSection(name="w", kind="webhook", url="http://127.0.0.1:1/", token_file=str(tmp_path / "token")))
+
+
+def test_nodes_with_full_disks_are_alerts_of_their_own_and_the_fullest_alone(tmp_path: Path) -> None:
+    """Sixty nodes send, of which 55 have a twentieth free or less: fifty alerts. One has not been heard for minutes."""
+
+    async def main(runtime: Runtime) -> None:
+        samples = Samples(runtime, tmp_path, SamplesSection())
+        for number in range(60):
+            free = number / 1_000 if number < 55 else 0.5
+            if number == 1:
+                await runtime.sleep(2 * MINUTE_MS)  # node 0 is not heard any more
+            table = SenderTable()
+            table.define(0, [Series(name, SeriesKind.GAUGE, {}) for name in NODE_DISK])
+            values = np.array([free * 1e9, 1e9])
+            sender = Sender(Role.AGENT, f"n{number:02}", "boot:1")
+            now_ms = runtime.now_ms()
+            samples.take(ReceivedValues(sender, now_ms, now_ms, table, np.arange(2, dtype=np.uint32), values))
+        found = fullest_disks(samples)
+        recording = Recording()
+        recording.add(Scrape(runtime.now_ms(), found))
+        (rule,) = [rule for rule in rules_of(AlertsSection()) if rule.name == "NodeDiskNearlyFull"]
+        nodes = sorted(dict(labels)["node"] for labels in rule.condition.value(recording))
+        assert nodes == [f"n{number:02}" for number in range(1, 51)]
+
+    with VirtualWorld(1) as world:
+        process = world.start(world.host("head"), "observability", main)
+        world.run_for(10 * MINUTE_MS)
+        assert process.exit_code is None or process.exit_code == 0

@@ -15,7 +15,8 @@ from hal.core.model.alert_config import AlertsSection
 from hal.daemons.controller.metrics import declared
 from hal.planes.observability.alert_rules import PAGE, names, reads_of, rule_file, rules_of
 from hal.planes.observability.alerts.recording import Labels, Parser, Recording, Scrape, Selected
-from hal.planes.observability.alerts.states import AlertState, advanced
+from hal.planes.observability.alerts.states import Alert, AlertState, advanced
+from hal.planes.observability.samples.declared import OF_NODES
 
 PROMTOOL: Final = shutil.which("promtool")
 ROOT: Final = Path(__file__).resolve().parents[4]
@@ -60,7 +61,8 @@ class Story:
 
     def firing(self) -> list[dict[str, set[Labels]]]:
         """What HAL finds to fire, by minute and rule."""
-        recording, known, found = Recording(), {}, []
+        recording, found = Recording(), []
+        known: dict[str, Alert] = {}
         for minute in range(self.minutes):
             now_ms = minute * EVERY_S * 1_000
             values: dict[str, dict[Labels, float]] = {}
@@ -125,13 +127,17 @@ def bad_day(seed: int) -> Story:
         slow = spell(0, 40)
         story.histogram(metric, {"0.25": [50.0] * story.minutes, "4": slow, "+Inf": [0.0] * story.minutes})
     for queue in ("batch", "gpu"):
-        story.put("hal_tasks", spell(0, 7), queue=queue, state="pending")
+        story.put("hal_queue_oldest_wait_seconds", spell(30, 7_200), queue=queue)
         story.counter("hal_tasks_started_total", spell(2, 0), queue=queue)
         story.counter("hal_attempts_ended_total", spell(5, 1), queue=queue, result="succeeded")
         story.counter("hal_attempts_ended_total", spell(0, 9), queue=queue, result="failed")
         story.counter("hal_attempts_ended_total", spell(0, 2), queue=queue, result="lost")
         late = spell(0, 50)
         story.histogram("hal_queue_wait_seconds", {"4096": [5.0] * story.minutes, "+Inf": late}, queue=queue)
+    story.put("hal_announced_plane_up", spell(1, 0), plane="prices")
+    for node in ("n1", "n2"):
+        story.put("hal_node_home_free_bytes", spell(4e10, 4e9), node=node)
+        story.flat("hal_node_home_size_bytes", 1e11, node=node)
     return story
 
 
@@ -166,8 +172,8 @@ def test_prometheus_takes_the_rule_file() -> None:
     assert ran.returncode == 0, ran.stdout
 
 
-def test_rules_read_metrics_that_the_controller_has() -> None:
-    known = {metric.name for metric in declared.CONTROLLER} | {"up"}
+def test_rules_read_metrics_that_the_controller_or_nodes_have() -> None:
+    known = {metric.name for metric in (*declared.CONTROLLER, *OF_NODES)} | {"up"}
     used = {one.metric.removesuffix("_bucket").removesuffix("_count") for one in reads_of(RULES)}
     assert used <= known
 

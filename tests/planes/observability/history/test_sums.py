@@ -237,3 +237,42 @@ def test_what_the_controller_no_longer_had_is_noted_with_the_time_of_the_gap(dat
     recorder.record(page([first, last], lost=[(2, 4)]), {}, database)
     lost = database.execute("SELECT * FROM lost").fetchall()
     assert lost == [(2, 4, BEGIN_MS + 1_005, BEGIN_MS + 9_005)]
+
+
+HOUR_MS = 3_600_000
+
+
+def of_two_nodes() -> list[FeedRow]:
+    """An attempt every 50 minutes over ten days, on one node or the other."""
+    return [
+        row(number, end_ms=BEGIN_MS + number * 3_000_000, job=number, nodes=(f"n{number % 2}",))
+        for number in range(1, 288)
+    ]
+
+
+def test_days_of_nodes_in_a_zone_of_whole_hours_are_sums_of_hours(database: sqlite3.Connection) -> None:
+    """Days that begin at 23:00 of UTC: the same with and without the rows of attempts, for operators and for a user."""
+    recorder = Recorder(COSTING)
+    recorder.record(page(of_two_nodes()), {}, database)
+    edges = [BEGIN_MS - HOUR_MS + day * DAY_MS for day in range(8)]
+    for wanted in (Wanted(), Wanted(seen_by="ada"), Wanted(node="n1")):
+        before = read_usage(database, wanted, By.NODE, edges)
+        database.execute("BEGIN")
+        database.execute("DELETE FROM attempts")
+        after = read_usage(database, wanted, By.NODE, edges)
+        database.execute("ROLLBACK")
+        assert before == after
+        assert len(before.sums) > 6
+
+
+def test_a_file_of_the_first_version_gets_sums_of_hours_of_its_attempts(database: sqlite3.Connection) -> None:
+    """What the second version adds is dropped, and made again of what is there."""
+    recorder = Recorder(COSTING)
+    recorder.record(page(of_two_nodes()), {}, database)
+    tables = ("place_hours", "placed_hours")
+    before = [database.execute(f"SELECT * FROM {name} ORDER BY 1, 2, 3").fetchall() for name in tables]
+    for name in tables:
+        database.execute(f"DROP TABLE {name}")
+    database.executescript(MIGRATIONS[1])
+    assert [database.execute(f"SELECT * FROM {name} ORDER BY 1, 2, 3").fetchall() for name in tables] == before
+    assert before[0]

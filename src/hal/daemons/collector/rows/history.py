@@ -6,6 +6,7 @@ from itertools import pairwise
 from typing import Final, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hal.core.model import DeniedError, SpecError
 from hal.core.model.errors import shown
@@ -16,7 +17,7 @@ from hal.planes.observability.history.periods import Period, edges_of
 from hal.planes.observability.history.reading import MAX_ROWS, KeptAttempt
 from hal.planes.observability.history.usage import By, Wanted
 from hal.rest.call import Call
-from hal.rest.endpoint import INT, TEXT, Endpoint, Param
+from hal.rest.endpoint import FLAG, INT, TEXT, Endpoint, Param
 from hal.rest.parameters import MAX_SEQUENCE
 from hal.rest.rights import OWNERS
 from hal.runtime.time_zones import zone_named
@@ -92,8 +93,12 @@ async def _wanted(collector: Collector, call: Call, *, delegated: bool) -> Wante
     """
     params, visit = call.params, call.visit
     account, user = params.text("account"), params.text("user")
+    within: frozenset[str] = frozenset()
+    if account:
+        assert collector.accounts is not None  # the collector is assembled with it
+        within = frozenset({account}) if params.flag("exact") else await collector.accounts.within(account)
     wanted = Wanted(
-        account=account,
+        within=within,
         user=user,
         queue=params.text("queue"),
         name=params.text("name"),
@@ -104,7 +109,7 @@ async def _wanted(collector: Collector, call: Call, *, delegated: bool) -> Wante
         return wanted
     if delegated and collector.delegated and account and account in await collector.delegated.of(visit.identity):
         visit.delegated = True
-        return Wanted(account=account, user=user, queue=wanted.queue, name=wanted.name, node=wanted.node)
+        return replace(wanted, seen_by="")
     if user and user != visit.identity.user:
         visit.not_own = True
         raise DeniedError(
@@ -132,7 +137,8 @@ def _one_of(kind: type[E], text: str, field: str) -> E:
 
 _CURSOR: Final = {"type": "string", "pattern": "^[0-9]{0,19}$"}
 _ABOUT: Final = (
-    Param(name="account", text="only of this account", schema=TEXT),
+    Param(name="account", text="only of this account and of those below it, as the policy has them now", schema=TEXT),
+    Param(name="exact", text="of `account` alone, without those below it", schema=FLAG),
     Param(name="user", text="only of this user", schema=TEXT),
     Param(name="queue", text="only of this queue", schema=TEXT),
     Param(name="name", text="only of jobs with this name", schema=TEXT),

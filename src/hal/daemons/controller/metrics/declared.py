@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from hal.core.model.advice import MAX_KINDS
+from hal.core.model.plane_addresses import MAX_ANNOUNCED
 from hal.core.model.policy_check import MAX_QUEUES
 from hal.core.model.resources import MAX_RESOURCES
 from hal.runtime.metrics.declaration import Kind, Label, Metric
@@ -191,6 +192,12 @@ PLANE: Final = Metric(
     text="0 while a plane of this controller is out of service.",
     labels=(Label("plane", "the name of a plane", 16),),
 )
+ANNOUNCED: Final = Metric(
+    name="hal_announced_plane_up",
+    kind=Kind.GAUGE,
+    text="1 while a plane announces itself, as its process does; 0 for a day once it has ceased to without saying so.",
+    labels=(Label("plane", "the name of a plane", 2 * MAX_ANNOUNCED),),
+)
 CERTIFICATE: Final = Metric(
     name="hal_certificate_expiry_timestamp_seconds",
     kind=Kind.GAUGE,
@@ -230,6 +237,8 @@ LEADING: Final = (
     ADVICE_KEYS,
     ADVICE_AGE,
     PLANE,
+    ANNOUNCED,
+    OLDEST_WAIT,
     LIMIT_USED,
 )
 """Views of what only a leader knows: a follower does not show them."""

@@ -20,11 +20,19 @@ MILLI = {"cpu": 1_000.0, GPU: 1_000.0}
 class LeaderViews:
     """Of one controller that leads."""
 
-    def __init__(self, parts: Parts, book: MetricsBook, advice_ages_s: Callable[[], Mapping[str, float]]) -> None:
+    def __init__(
+        self,
+        parts: Parts,
+        book: MetricsBook,
+        advice_ages_s: Callable[[], Mapping[str, float]],
+        planes_up: Callable[[], Mapping[str, bool]],
+    ) -> None:
         """
         Args:
             advice_ages_s: how long ago each kind was put.
+            planes_up: whether each announced plane still announces itself.
         """
+        self._planes_up = planes_up
         self._parts = parts
         self._book = book
         self._advice_ages_s = advice_ages_s
@@ -55,6 +63,8 @@ class LeaderViews:
         self._look_at_advice()
         in_service = parts.loop.planes_in_service()
         replace_all(numbers(declared.PLANE), (((name,), float(works)) for name, works in in_service.items()))
+        announced = self._planes_up()
+        replace_all(numbers(declared.ANNOUNCED), (((name,), float(up)) for name, up in announced.items()))
 
     def _look_at_limits(self) -> None:
         used: dict[str, float] = {}

@@ -27,6 +27,8 @@ from hal.wire.frames.controller_agent import AnnouncedPlane, Planes
 TELL_MS: Final = 200
 """Changes within this time are told to agents together."""
 MAX_VERSION_CHARS: Final = 64
+MISSED_MS: Final = 86_400_000
+"""A plane that has expired, and was not withdrawn, is missed for so long."""
 
 
 class PlaneBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -74,6 +76,8 @@ class AnnouncedPlanes:
     def __init__(self, parts: Parts) -> None:
         self._runtime, self._clock, self._agents = parts.runtime, parts.clock, parts.agents
         self._entries: dict[str, _Entry] = {}
+        self._missed: dict[str, int] = {}
+        """Planes that have expired and were not withdrawn: until when they are missed, by the monotonic clock."""
         self._settled = False
         """Every plane has had the time to announce itself since this controller leads."""
         self._settling: Timer | None = None
@@ -84,6 +88,14 @@ class AnnouncedPlanes:
         """All that have not expired, by name."""
         self._expire()
         return PlanesList(planes=[entry.view for _, entry in sorted(self._entries.items())])
+
+    def up(self) -> dict[str, bool]:
+        """Of each plane that has announced itself: whether it still does. One that was withdrawn is not there; one that
+        was silent for longer than `MISSED_MS` is forgotten."""
+        self._expire()
+        now_ms = self._runtime.monotonic_ms()
+        self._missed = {name: until_ms for name, until_ms in self._missed.items() if until_ms > now_ms}
+        return dict.fromkeys(self._missed, False) | dict.fromkeys(self._entries, True)
 
     def announce(self, name: str, asked: PlaneBody, user: str) -> PlaneView:
         """Note where a plane is reached; whoever announces a name last is reached by it.
@@ -116,6 +128,7 @@ class AnnouncedPlanes:
             expires_ms=now_ms + expires_ms,
         )
         self._entries[name] = _Entry(view, self._runtime.monotonic_ms() + expires_ms)
+        self._missed.pop(name, None)
         if known is None or known.view.wire != wire:
             self._tell_later()
         self._await_expiry()
@@ -129,6 +142,7 @@ class AnnouncedPlanes:
         """
         self._expire()
         entry = self._entries.pop(name, None)
+        self._missed.pop(name, None)
         if entry is None:
             raise NotFoundError(
                 f"no plane '{shown(name)}' is announced", hint="it may have expired: GET /v1/planes lists those there"
@@ -151,6 +165,8 @@ class AnnouncedPlanes:
         over = [name for name, entry in self._entries.items() if entry.until_ms <= now_ms]
         for name in over:
             del self._entries[name]
+            if len(self._missed) < MAX_ANNOUNCED:
+                self._missed[name] = now_ms + MISSED_MS
             self._runtime.log.info("a plane is not announced any more", plane=name)
         if over:
             self._tell_later()

@@ -83,6 +83,22 @@ class Last(Struct, frozen=True):
 _JOINS: Final[dict[str, Callable[[float, float], float]]] = {"sum": operator.add, "max": max, "min": min}
 
 
+class Ratio(Struct, frozen=True):
+    """One gauge as a part of another."""
+
+    of: Last
+    whole: Last
+
+    def promql(self) -> str:
+        return f"{self.of.promql()} / {self.whole.promql()}"
+
+    def value(self, recording: Recording) -> Vector:
+        return _divided(self.of.value(recording), self.whole.value(recording))
+
+    def reads(self) -> set[Selected]:
+        return self.of.reads() | self.whole.reads()
+
+
 class Left(Struct, frozen=True):
     """Seconds until the instant that a gauge names."""
 
@@ -205,17 +221,36 @@ class Part(Struct, frozen=True):
 class Is(Struct, frozen=True):
     """Those whose value is so."""
 
-    of: Last | Left | Grown | Quantile | Later | Part
+    of: Last | Ratio | Left | Grown | Quantile | Later | Part
     how: str
     bound: float
 
     def promql(self) -> str:
         text = self.of.promql()
-        return f"{f'({text})' if isinstance(self.of, Left | Later | Part) else text} {self.how} {number(self.bound)}"
+        if isinstance(self.of, Ratio | Left | Later | Part):
+            text = f"({text})"
+        return f"{text} {self.how} {number(self.bound)}"
 
     def value(self, recording: Recording) -> Vector:
         holds = _OPERATORS[self.how]
         return {labels: value for labels, value in self.of.value(recording).items() if holds(value, self.bound)}
+
+    def reads(self) -> set[Selected]:
+        return self.of.reads()
+
+
+class Least(Struct, frozen=True):
+    """Of those that are so, some with the least values: so a fault of all nodes is no alert of each."""
+
+    of: Is
+    most: int
+
+    def promql(self) -> str:
+        return f"bottomk({self.most}, {self.of.promql()})"
+
+    def value(self, recording: Recording) -> Vector:
+        found = sorted(self.of.value(recording).items(), key=lambda one: (one[1], one[0]))
+        return dict(found[: self.most])
 
     def reads(self) -> set[Selected]:
         return self.of.reads()
@@ -287,7 +322,7 @@ class Silent(Struct, frozen=True):
         return {Selected("up")}
 
 
-Condition = Is | Both | Without | Either | Silent
+Condition = Is | Least | Both | Without | Either | Silent
 
 
 def number(value: float) -> str:

@@ -21,7 +21,7 @@ from hal.core.model import ConflictError, HALError, NotFoundError, OverloadedErr
 from hal.core.model.alert_config import AlertsSection, RouteSection
 from hal.planes.observability.alert_rules import Rule, reads_of, rules_of
 from hal.planes.observability.alerts import tables
-from hal.planes.observability.alerts.recording import KEPT_MS, Parser, Recording, Scrape
+from hal.planes.observability.alerts.recording import KEPT_MS, Parser, Recording, Scrape, Values
 from hal.planes.observability.alerts.sending import send
 from hal.planes.observability.alerts.states import Alert, AlertState, Silence, advanced
 from hal.planes.observability.alerts.telling import (
@@ -66,15 +66,17 @@ class AlertsPart:
         *,
         scrape: Callable[[], Awaitable[bytes]],
         nodes_away: Callable[[], Awaitable[Mapping[str, Sequence[str]]]],
+        sampled: Callable[[], Values] = dict,
     ) -> None:
         """
         Args:
             path: of the database.
             scrape: reads the controller's metrics in Prometheus' text format; raises a HALError if it does not answer.
             nodes_away: names of the nodes that are not up, by state; raises a HALError as well.
+            sampled: what nodes have sent of themselves, as far as rules look at it; bounded by who gives it.
         """
         self._runtime, self._section, self._instance = runtime, section, section.cluster
-        self._scrape, self._nodes_away = scrape, nodes_away
+        self._scrape, self._nodes_away, self._sampled = scrape, nodes_away, sampled
         self._database = Database(runtime, path, tables.MIGRATIONS)
         self.rules: tuple[Rule, ...] = rules_of(section)
         self._parser = Parser(reads_of(self.rules))
@@ -150,12 +152,12 @@ class AlertsPart:
     async def look(self) -> None:
         """Read the metrics, and work all rules out."""
         try:
-            values = self._parser.parse((await self._scrape()).decode("utf-8", "replace"))
+            values: Values = self._parser.parse((await self._scrape()).decode("utf-8", "replace"))
             self.answers = True
         except HALError:
             values, self.answers = {}, False
         now_ms = self._runtime.now_ms()
-        values[UP] = {(): float(self.answers)}
+        values = {**values, **self._sampled(), UP: {(): float(self.answers)}}
         scrape = Scrape(now_ms, values)
         if self._recording.add(scrape):
             await self._keep(partial(tables.add_scrape, scrape=scrape, since_ms=now_ms - KEPT_MS))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from hal.planes.observability.history.levels import Level
+from hal.planes.observability.history.levels import LENGTH_MS, Level
 
 SUCCEEDED: Final = "succeeded"
 STATES: Final = (
@@ -79,8 +79,13 @@ SUM_TABLES: Final = (
     SumsTable("named_days", Level.DAYS, NAMED),
     SumsTable("place_days", Level.DAYS, PLACE),
     SumsTable("placed_days", Level.DAYS, PLACED),
+    SumsTable("place_hours", Level.HOURS, PLACE),
+    SumsTable("placed_hours", Level.HOURS, PLACED),
 )
 """An owner is an account, a user and a queue; a place is the nodes of an attempt."""
+
+FIRST_TABLES: Final = SUM_TABLES[:7]
+"""Those of the first version of the file."""
 
 _SUM_COLUMNS: Final = ", ".join(f"{name} INTEGER NOT NULL" for name in MEASURES)
 
@@ -104,6 +109,34 @@ DETAIL_COLUMNS: Final = (
     "sequence", "allocated_ms", "recorded_ms", "submit_ms", "eligible_ms", "retries", "exit_code", "signal", "asked",
     "usage", "cause", "trace_id", "message",
 )  # fmt: skip
+
+
+def summed_attempts() -> str:
+    """The list of measures of a query that groups rows of `attempts`."""
+    sums = [f"COALESCE(SUM({text}), 0)" for text in SUMS.values()]
+    return ", ".join(sums + [f"COALESCE(MAX({text}), 0)" for text in PEAKS.values()])
+
+
+def summed_sums() -> str:
+    """The same of a query that groups sums."""
+    return ", ".join([f"SUM({name})" for name in SUMS] + [f"MAX({name})" for name in PEAKS])
+
+
+def added_sums() -> str:
+    """How a sum that is there takes up a further one."""
+    sums = [f"{name} = {name} + excluded.{name}" for name in SUMS]
+    return ", ".join(sums + [f"{name} = MAX({name}, excluded.{name})" for name in PEAKS])
+
+
+def _filled(table: SumsTable) -> str:
+    """Its rows, of the attempts that are there."""
+    length, keys = LENGTH_MS[table.level], ", ".join(table.keys)
+    return (
+        f"INSERT INTO {table.name} (at_ms, {keys}, {', '.join(MEASURES)}) "
+        f"SELECT end_ms / {length} * {length} AS at, {keys}, {summed_attempts()} FROM attempts "
+        f"WHERE end_ms >= (SELECT from_ms FROM kept WHERE level = '{table.level}') GROUP BY at, {keys};\n"
+    )
+
 
 MIGRATIONS: Final = (
     f"""
@@ -135,22 +168,10 @@ CREATE TABLE attempts (
 CREATE INDEX attempts_ended ON attempts (end_ms);
 CREATE INDEX attempts_of_job ON attempts (job, task, attempt);
 CREATE TABLE details (id INTEGER PRIMARY KEY, {", ".join(DETAIL_COLUMNS)});
-{"".join(_created(table) for table in SUM_TABLES)}""",
+{"".join(_created(table) for table in FIRST_TABLES)}""",
+    # Sums by hour of nodes: a day of any zone with whole hours is a sum of them. Where attempts are no longer kept,
+    # hours cannot be made of them, and days answer.
+    "".join(_created(table) + _filled(table) for table in SUM_TABLES[7:])
+    + "UPDATE kept SET from_ms = MAX(from_ms, (SELECT from_ms FROM kept WHERE level = 'attempts')) "
+    "WHERE level = 'hours';",
 )
-
-
-def summed_attempts() -> str:
-    """The list of measures of a query that groups rows of `attempts`."""
-    sums = [f"COALESCE(SUM({text}), 0)" for text in SUMS.values()]
-    return ", ".join(sums + [f"COALESCE(MAX({text}), 0)" for text in PEAKS.values()])
-
-
-def summed_sums() -> str:
-    """The same of a query that groups sums."""
-    return ", ".join([f"SUM({name})" for name in SUMS] + [f"MAX({name})" for name in PEAKS])
-
-
-def added_sums() -> str:
-    """How a sum that is there takes up a further one."""
-    sums = [f"{name} = {name} + excluded.{name}" for name in SUMS]
-    return ", ".join(sums + [f"{name} = MAX({name}, excluded.{name})" for name in PEAKS])

@@ -47,6 +47,8 @@ class Wanted(Struct, frozen=True, kw_only=True):
     """Which attempts to sum; an empty field does not restrict."""
 
     account: str = ""
+    within: frozenset[str] = frozenset()
+    """Any of these accounts."""
     user: str = ""
     queue: str = ""
     name: str = ""
@@ -127,7 +129,7 @@ def _tables(wanted: Wanted, by: By) -> dict[Level, str]:
     """Which tables can answer, by level."""
     keys: tuple[str, ...] = OWNER
     if by is By.NODE or wanted.node:
-        keys = PLACED if by in _FIELD or wanted.account or wanted.user or wanted.queue or wanted.seen_by else PLACE
+        keys = PLACED if by in _FIELD or _of_some_owners(wanted) else PLACE
     if by is By.JOB_NAME or wanted.name:
         keys = NAMED if by is not By.NODE and not wanted.node else ()
     return {Level.ATTEMPTS: "attempts"} | {table.level: table.name for table in SUM_TABLES if table.keys == keys}
@@ -136,7 +138,7 @@ def _tables(wanted: Wanted, by: By) -> dict[Level, str]:
 def conditions_of(connection: sqlite3.Connection, wanted: Wanted) -> tuple[str, list[str]]:
     """Beside that of the instant, and the values for it."""
     conditions, values = "", []
-    if wanted.account or wanted.user or wanted.queue or wanted.seen_by:
+    if _of_some_owners(wanted):
         conditions += " AND owner IN (SELECT value FROM json_each(?))"
         values.append(msgspec.json.encode(_owners(connection, wanted)).decode())
     if wanted.name:
@@ -148,12 +150,17 @@ def conditions_of(connection: sqlite3.Connection, wanted: Wanted) -> tuple[str, 
     return conditions, values
 
 
+def _of_some_owners(wanted: Wanted) -> bool:
+    return bool(wanted.account or wanted.within or wanted.user or wanted.queue or wanted.seen_by)
+
+
 def _owners(connection: sqlite3.Connection, wanted: Wanted) -> list[int]:
     """Numbers of those that match."""
     return [
         number
         for number, account, user, queue in connection.execute("SELECT id, account, user, queue FROM owners")
         if (not wanted.account or account == wanted.account)
+        and (not wanted.within or account in wanted.within)
         and (not wanted.user or user == wanted.user)
         and (not wanted.queue or queue == wanted.queue)
         and (not wanted.seen_by or user == wanted.seen_by or account in wanted.accounts)

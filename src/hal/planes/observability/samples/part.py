@@ -100,6 +100,10 @@ class Samples:
         """Those that were heard lately."""
         return self._sources.values()
 
+    def monotonic_ms(self) -> int:
+        """Now, by the clock by which sources were heard."""
+        return self._runtime.monotonic_ms()
+
     def source(self, name: str) -> SourceColumns | None:
         """One that was heard lately."""
         return self._sources.get(name)
