@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import struct
+import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -274,7 +275,11 @@ def test_the_output_of_a_job_outlives_its_node(collected: LiveHal) -> None:
     collected.run("wait", job, array, check=True)
     until(lambda: len(_found(collected, "", "--job", job)) == 2, "both lines are kept")
     until(lambda: len(_found(collected, "", "--job", array)) == 2, "lines of both tasks are kept")
-    kill(collected, "supervisor", "keeper-n2", "agent-n2")
+    running = collected.run(
+        "submit", *where, "--", "sh", "-c", "echo followed; exec sleep 1000", check=True
+    ).out.strip()
+    until(lambda: len(_found(collected, "followed", "--job", running)) == 1, "its line is kept")
+    kill(collected, "supervisor", "agent-n2")
     shutil.rmtree(collected.home.node("n2").root / "steps")
     ran = collected.run("logs", job, "--stream", "stdout")
     assert (ran.code, ran.out) == (0, "first\nsecond\n"), ran.err
@@ -282,3 +287,15 @@ def test_the_output_of_a_job_outlives_its_node(collected: LiveHal) -> None:
     ran = collected.run("logs", array, "--stream", "stdout")
     assert (ran.code, ran.out) == (0, "[0] of 0\n[1] of 1\n"), ran.err
     assert "2 outputs were printed" in ran.err
+    followed = subprocess.Popen(
+        collected.command("logs", "-f", running), env=collected.environment, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        assert followed.stdout is not None
+        assert followed.stdout.readline() == "followed\n"
+        assert followed.stderr is not None
+        assert "what the collector has kept is printed" in followed.stderr.readline()
+    finally:
+        followed.kill()
+        followed.wait()

@@ -14,6 +14,8 @@ from hal.cli.kit.command import command, pass_screen
 from hal.cli.kit.screen import Screen
 
 if TYPE_CHECKING:
+    from hal.cli.jobs.kept_rest import FollowedOutput
+    from hal.client.flows.log_follower import LogFollower
     from hal.client.job import Job
     from hal.core.model import HALError
 
@@ -92,6 +94,7 @@ def logs(
     On a terminal, escape sequences in the output of other users' jobs are shown as text.
 
     If the node of a job is lost, or its output was deleted, what the collector has kept is printed; a note says so.
+    With --follow, too; the node is tried again for two minutes, and a further attempt is followed wherever it runs.
     --search looks through what the collector keeps of all your jobs, for operators of all jobs and of HAL's processes.
     """
     if search is not None:
@@ -144,6 +147,8 @@ def logs(
     targets = {"stdout": out, "stderr": out if chosen == "stderr" else sys.stderr.buffer}
     foreign = not raw and _is_foreign(screen, handle)
     copies = [_Copy(handle, name, which, rank, attempt, tail, follow, targets[name], foreign) for name in streams]
+    for copy in copies if follow else ():
+        copy.fall_back(screen, collector or "")
     if not follow:
         for copy in copies:
             try:
@@ -251,6 +256,7 @@ class _Copy:
 
         self._terminal = ForTerminal() if foreign and to.isatty() else None
         self.error: Exception | None = None
+        self._followed: FollowedOutput | None = None
         self.any = False
         """Whether there was anything."""
 
@@ -261,13 +267,22 @@ class _Copy:
 
             source = Source(self._task, self._rank, self._stream)
             tail_bytes = offset_of_last_lines(self._job.client, self._job.id, source, self._attempt, self._tail)
-        for piece in self._follower.pieces(follow=self._follow, tail_bytes=tail_bytes):
+        pieces = self._follower.pieces(follow=self._follow, tail_bytes=tail_bytes)
+        if self._followed is not None:
+            pieces = self._followed.pieces(tail_bytes)
+        for piece in pieces:
             self.any = True
             self._to.write(piece if self._terminal is None else self._terminal.shown(piece))
             self._to.flush()
         if self._terminal is not None:
             self._to.write(self._terminal.shown(b"", last=True))
             self._to.flush()
+
+    def fall_back(self, screen: Screen, collector: str) -> None:
+        """Follow it with the help of the collector, if its node is away."""
+        from hal.cli.jobs.kept_rest import FollowedOutput
+
+        self._followed = FollowedOutput(screen, self._job, self.filters(), collector)
 
     def filters(self) -> dict[str, Any]:
         """The output, as the collector's REST names it."""
@@ -288,9 +303,13 @@ class _Copy:
         return self.any
 
     @property
+    def _present(self) -> LogFollower:
+        return self._follower if self._followed is None else self._followed.follower
+
+    @property
     def elsewhere(self) -> str:
         """Where the stream went instead of here, for people; '' if it came here."""
-        path, node = self._follower.elsewhere
+        path, node = self._present.elsewhere
         return f"its output goes to {path} on node {node}, as the job asks; HAL keeps none of it" if path else ""
 
     @property
@@ -298,7 +317,7 @@ class _Copy:
         """How much of the stream is no longer kept, for people; '' if all of it was printed."""
         from hal.core.model import readable_amount
 
-        gone = self._follower.dropped
+        gone = self._present.dropped
         return f"{readable_amount('disk', gone)} of its {self._stream}" if gone else ""
 
     def in_thread(self) -> None:

@@ -35,13 +35,19 @@ class LogFlow:
         rank: int = 0,
         attempt: int | None = None,
         from_first: bool = False,
+        resume: tuple[int, int] | None = None,
+        patience_s: float = NODE_PATIENCE_S,
         clock: Callable[[], float],
     ) -> None:
         """
         Args:
             from_first: following begins with the first attempt instead of the latest.
+            resume: following begins with this attempt, at this offset.
+            patience_s: how long a node that is unreachable is waited for.
             clock: monotonic, in seconds.
         """
+        self._resume, self._patience_s = resume, patience_s
+        self._reading = 0
         self._job_id = job_id
         self._stream = stream
         self._task = task
@@ -57,6 +63,11 @@ class LogFlow:
         """The file that the job has named for this output, and its node: nothing of it is read; empty if it has not."""
         self.stopping = False
         """Set from anywhere: what is there by now is still emitted, then the flow ends."""
+
+    @property
+    def at(self) -> tuple[int, int]:
+        """The attempt that is followed, and up to which offset it was read; 0: none is."""
+        return self._reading, self._offset
 
     def steps(self, *, follow: bool = False, tail_bytes: int | None = None) -> Flow[bytes]:
         """Emit what was written, in order.
@@ -74,10 +85,14 @@ class LogFlow:
             yield from self._rest(self._attempt)
             return
         if self._attempt is not None:
+            if self._resume is not None:
+                self._offset = self._resume[1]
             yield from self._whole(self._attempt)
             return
         attempt = yield from self._next_attempt(0)
-        if attempt is not None and not self._from_first:
+        if attempt is not None and self._resume is not None:
+            attempt, self._offset = self._resume
+        elif attempt is not None and not self._from_first:
             attempt = self._latest
         while attempt is not None:
             yield from self._whole(attempt)
@@ -86,6 +101,7 @@ class LogFlow:
 
     def _whole(self, attempt: int) -> _Part[None]:
         """One attempt's file until it is complete; nothing of an earlier attempt that never ran."""
+        self._reading = attempt
         try:
             yield from self._until_complete(attempt)
         except NotFoundError:
@@ -95,7 +111,7 @@ class LogFlow:
     def _until_complete(self, attempt: int) -> _Part[None]:
         """One attempt's file, opened again wherever it breaks off, also while its node is unreachable for a while."""
         delay_s = FIRST_DELAY_S
-        patience = Backoff(NODE_PATIENCE_S)
+        patience = Backoff(self._patience_s)
         while True:
             before, stopping = self._offset, self.stopping
             try:

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 
-from hal.client.flows.log_flow import LogFlow
+from hal.client.flows.log_flow import NODE_PATIENCE_S, LogFlow
 from hal.client.flows.player import Player
 from hal.client.transport.http import Connections, SocketStream
 
@@ -24,10 +24,20 @@ class LogFollower:
         rank: int = 0,
         attempt: int | None = None,
         from_first: bool = False,
+        resume: tuple[int, int] | None = None,
+        patience_s: float = NODE_PATIENCE_S,
     ) -> None:
-        """from_first: following begins with the first attempt instead of the latest."""
+        """See `LogFlow`."""
         self._flow = LogFlow(
-            job_id, stream=stream, task=task, rank=rank, attempt=attempt, from_first=from_first, clock=time.monotonic
+            job_id,
+            stream=stream,
+            task=task,
+            rank=rank,
+            attempt=attempt,
+            from_first=from_first,
+            resume=resume,
+            patience_s=patience_s,
+            clock=time.monotonic,
         )
         self._stopping = threading.Event()
         self._player = Player(connections, pause=self._stopping.wait)
@@ -36,6 +46,11 @@ class LogFollower:
     def elsewhere(self) -> tuple[str, str]:
         """The file that the job has named for this output, and its node, as far as it was read; ("", "") if none."""
         return self._flow.elsewhere
+
+    @property
+    def at(self) -> tuple[int, int]:
+        """The attempt that is followed, and up to which offset it was read; attempt 0: none is."""
+        return self._flow.at
 
     @property
     def dropped(self) -> int:
