@@ -275,11 +275,7 @@ def test_the_output_of_a_job_outlives_its_node(collected: LiveHal) -> None:
     collected.run("wait", job, array, check=True)
     until(lambda: len(_found(collected, "", "--job", job)) == 2, "both lines are kept")
     until(lambda: len(_found(collected, "", "--job", array)) == 2, "lines of both tasks are kept")
-    running = collected.run(
-        "submit", *where, "--", "sh", "-c", "echo followed; exec sleep 1000", check=True
-    ).out.strip()
-    until(lambda: len(_found(collected, "followed", "--job", running)) == 1, "its line is kept")
-    kill(collected, "supervisor", "agent-n2")
+    kill(collected, "supervisor", "keeper-n2", "agent-n2")
     shutil.rmtree(collected.home.node("n2").root / "steps")
     ran = collected.run("logs", job, "--stream", "stdout")
     assert (ran.code, ran.out) == (0, "first\nsecond\n"), ran.err
@@ -287,8 +283,18 @@ def test_the_output_of_a_job_outlives_its_node(collected: LiveHal) -> None:
     ran = collected.run("logs", array, "--stream", "stdout")
     assert (ran.code, ran.out) == (0, "[0] of 0\n[1] of 1\n"), ran.err
     assert "2 outputs were printed" in ran.err
+
+
+def test_an_output_is_followed_with_what_was_collected_when_its_node_is_away(collected: LiveHal) -> None:
+    """Its agent is dead while the job runs on; whoever begins to follow then gets the line all the same."""
+    where = ("--constraint", "hal.node=n1")
+    job = collected.run("submit", *where, "--", "sh", "-c", "echo followed; exec sleep 1000", check=True).out.strip()
+    until(lambda: len(_found(collected, "followed", "--job", job)) == 1, "its line is kept")
+    if collected.home.pid_file("supervisor").exists():
+        kill(collected, "supervisor")
+    kill(collected, "agent-n1")
     followed = subprocess.Popen(
-        collected.command("logs", "-f", running), env=collected.environment, stdout=subprocess.PIPE,
+        collected.command("logs", "-f", job), env=collected.environment, stdout=subprocess.PIPE,
         stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     try:

@@ -3,13 +3,16 @@ understands."""
 
 from __future__ import annotations
 
+import enum
 import json
 import re
 import shutil
 import subprocess
 import sys
+import types
+import typing
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +69,80 @@ def test_grafanas_types_read_all_of_a_dashboard(path: Path) -> None:
         register_default_plugins()
         text = path.read_text()
         assert json.loads(JSONEncoder().encode(Dashboard.from_json(json.loads(text)))) == json.loads(text)
+
+
+def faults(value: Any, hint: Any, where: str) -> Iterator[str]:
+    """Where a value that Grafana's SDK has read is of another type than Grafana's schema, from which the types of the
+    SDK are generated, says."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if hint in (object, Any) or isinstance(hint, typing.TypeVar):
+        return
+    if origin is typing.Literal:
+        if value not in arguments:
+            yield f"{where}: {value!r} is none of {arguments}"
+    elif origin in (typing.Union, types.UnionType):
+        found = [list(faults(value, one, where)) for one in arguments]
+        if all(found):
+            yield from max(found, key=lambda some: len(some[0].partition(":")[0]))  # of what it nearly is
+    elif origin is list:
+        if not isinstance(value, list):
+            yield f"{where}: {value!r} is no list"
+            return
+        for at, one in enumerate(value):
+            yield from faults(one, arguments[0], f"{where}[{at}]")
+    elif origin is dict:
+        if not isinstance(value, dict):
+            yield f"{where}: {value!r} is no object"
+            return
+        for name, one in value.items():
+            yield from faults(one, arguments[1], f"{where}.{name}")
+    elif isinstance(hint, type) and issubclass(hint, enum.Enum):
+        if value not in [one.value for one in hint]:
+            yield f"{where}: {value!r} is no {hint.__name__}"
+    elif hint is float:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            yield f"{where}: {value!r} is no number"
+    elif hint in (int, str, bool, type(None)):
+        if type(value) is not hint:
+            yield f"{where}: {value!r} is no {hint.__name__}"
+    elif not isinstance(value, hint):
+        yield f"{where}: {value!r} is no {hint.__name__}"
+    else:
+        for name, inner in typing.get_type_hints(type(value)).items():
+            yield from faults(getattr(value, name), inner, f"{where}.{name}")
+
+
+def schema_faults(board: dict[str, Any]) -> list[str]:
+    """Of a dashboard, as the SDK reads it: of its own fields, of panels, their options and their queries."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        from grafana_foundation_sdk.cog.plugins import register_default_plugins
+        from grafana_foundation_sdk.models.dashboard import Dashboard
+
+        register_default_plugins()
+        return list(faults(Dashboard.from_json(board), Dashboard, "dashboard"))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_every_value_is_of_the_type_that_grafanas_schema_has(path: Path) -> None:
+    assert schema_faults(json.loads(path.read_text())) == []
+
+
+@pytest.mark.parametrize(
+    ("break_it", "named"),
+    [
+        (lambda board: board.update(refresh=30), "dashboard.refresh"),
+        (lambda board: board.update(tags="hal"), "dashboard.tags"),
+        (lambda board: board["panels"][1]["gridPos"].update(w="12"), "grid_pos.w"),
+        (lambda board: board["panels"][1]["targets"][0].update(expr=5), "expr"),
+        (lambda board: board["panels"][1]["fieldConfig"]["defaults"].update(unit=["s"]), "unit"),
+    ],
+)
+def test_a_value_of_another_type_is_found(break_it: Callable[[dict[str, Any]], None], named: str) -> None:
+    """So that the comparison is about these, too."""
+    board = json.loads(FILES[0].read_text())
+    break_it(board)
+    assert any(named in fault for fault in schema_faults(board))
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)

@@ -121,6 +121,12 @@ OVERVIEW: Final = Board(
                     text="From when a task could have begun until it was given nodes.",
                 ),
                 Panel(
+                    title="The oldest that waits, by queue",
+                    asks=(("max by (queue) (hal_queue_oldest_wait_seconds)", "{{queue}}"),),
+                    unit="s",
+                    text="Of jobs of which nothing runs, since they could have started.",
+                ),
+                Panel(
                     title="From submission to the start of processes",
                     asks=quantiles("hal_submit_to_start_seconds"),
                     unit="s",
