@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import hal
@@ -30,20 +30,24 @@ MANY = 10_000
 
 
 @contextmanager
-def running(cpus: int) -> Iterator[hal.Client]:
-    """A controller and a node; ended afterwards."""
+def running(cpus: int, controller: Sequence[str] = ("-m", "hal.daemons.controller")) -> Iterator[hal.Client]:
+    """A controller and a node; ended afterwards.
+
+    Args:
+        controller: what Python runs as the controller.
+    """
     with tempfile.TemporaryDirectory(prefix="hal-bench-") as root:
         home = Home(root)
         home.create()
         node = ["--node", "n1", "--cpu-milli", str(cpus * 1000), "--memory", str(4 << 30)]
-        commands = [["hal.daemons.controller"], ["hal.daemons.agent.keeper", *node]]
+        commands = [[*controller], ["-m", "hal.daemons.agent.keeper", *node]]
         processes = [
             subprocess.Popen(
-                [sys.executable, "-m", module, "--home", root, *more],
+                [sys.executable, *words, "--home", root],
                 stdout=subprocess.DEVNULL,
                 start_new_session=True,
             )
-            for module, *more in commands
+            for words in commands
         ]
         try:
             yield _ready(home)

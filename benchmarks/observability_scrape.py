@@ -2,7 +2,8 @@
 
 The controller is a real process; the agents are those of `many_agents`, over its Unix socket. Scrapes come ten times a
 second, so that what they cost stands out from what the controller needs without them, which is measured before and
-after; the figure is what one each 15 s takes. Both formats: text, and protobuf messages with native histograms.
+after; the figure is what one each 15 s takes. Both formats: text, and protobuf messages with native histograms. Another
+process asks for the version every millisecond: the longest answer is the longest turn of the loop, or a little more.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import asyncio
 import resource
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -25,6 +27,7 @@ from hal.runtime.logs import open_log
 from hal.runtime.metrics.protobuf import PROTOBUF
 from hal.runtime.metrics.text import TEXT
 from hal.runtime.real_runtime import RealRuntime
+from loop import probing
 from many_agents import AGENTS, STEP_S, Node
 
 WARM_S: Final = 10.0
@@ -52,8 +55,10 @@ async def cores_without(controller: int) -> float:
     return (cpu_s(controller) - used) / (time.perf_counter() - begin)
 
 
-async def measure(socket: Path, controller: int, name: str, accept: str) -> None:
+async def measure(socket: Path, controller: int, name: str, accept: str, longest_ms: Callable[[], float]) -> None:
+    longest_ms()
     before = await cores_without(controller)
+    quiet_ms = longest_ms()
     used, begin = cpu_s(controller), time.perf_counter()
     taken: list[float] = []
     size = 0
@@ -63,9 +68,11 @@ async def measure(socket: Path, controller: int, name: str, accept: str) -> None
         spent, size = await scrape(socket, accept)
         taken.append(spent * 1e3)
     passed = time.perf_counter() - begin
+    turn_ms = longest_ms()
     cores = (cpu_s(controller) - used) / passed
     least = (before + await cores_without(controller)) / 2
     each_s = (cores - least) * passed / len(taken)
+    say(f"scrape-{name}-longest-turn", turn_ms, "ms", 100, higher=False, agents=AGENTS, without_ms=round(quiet_ms, 1))
     taken.sort()
     more = {"agents": AGENTS, "format": name, "bytes": size, "ms_of_cpu": round(each_s * 1e3, 2)}
     say(f"scrape-{name}-core-at-15s", each_s / INTERVAL_S * 100, "% of a core", 2, higher=False, **more)
@@ -85,8 +92,9 @@ async def drive(home: Path) -> None:
         request = {"cpu": 1, "memory": "1GiB", "sim": 1}
         (job,) = await asyncio.to_thread(client.submit, [{"command": ["true"], "array": tasks, "request": request}])
         await runtime.sleep(int(WARM_S * 1000))
-        for name, accept in (("text", TEXT), ("protobuf", PROTOBUF)):
-            await measure(Home(home).api_socket(), controller, name, accept)
+        with probing(home) as longest_ms:
+            for name, accept in (("text", TEXT), ("protobuf", PROTOBUF)):
+                await measure(Home(home).api_socket(), controller, name, accept, longest_ms)
         rate = sum(node.starts for node in nodes)
         assert rate > AGENTS, "nothing ran beside the scrapes"
         await asyncio.to_thread(job.cancel)
