@@ -2,8 +2,8 @@
 
 Each figure is the median, over pairs of neighbouring blocks, of the one's cost divided by the other's; in every second
 pair the order is turned round. So what else the machine does meets both alike, and a trend cancels. Beside the wall
-time of a block there is the CPU time of HAL's own processes for a task, which other work on the machine hardly touches; the
-collector's own is not in it, and is shown apart.
+time of a block there is the CPU time of HAL's own processes for a task, which other work on the machine hardly touches;
+the collector's own is not in it, and is shown apart.
 
 - telemetry: a collector runs, samples come each second (ten times as often as by default), ends are followed;
 - killed, stopped, flooded: as it says, of the collector, against none at all;

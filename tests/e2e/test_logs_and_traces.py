@@ -285,14 +285,17 @@ def test_the_output_of_a_job_outlives_its_node(collected: LiveHal) -> None:
     assert "2 outputs were printed" in ran.err
 
 
-def test_an_output_is_followed_with_what_was_collected_when_its_node_is_away(collected: LiveHal) -> None:
-    """Its agent is dead while the job runs on; whoever begins to follow then gets the line all the same."""
-    where = ("--constraint", "hal.node=n1")
-    job = collected.run("submit", *where, "--", "sh", "-c", "echo followed; exec sleep 1000", check=True).out.strip()
+def test_an_output_is_followed_with_what_was_collected_when_its_node_is_away(
+    collected: LiveHal, tmp_path: Path
+) -> None:
+    """Keeper and agent are dead while the job runs on, and its disk is gone; whoever begins to follow then gets the
+    line all the same. (The test before has ended the supervisor.)"""
+    where, go = ("--constraint", "hal.node=n1"), tmp_path / "go"
+    script = f"echo followed; while ! test -e {go}; do sleep .2; done"
+    job = collected.run("submit", *where, "--", "sh", "-c", script, check=True).out.strip()
     until(lambda: len(_found(collected, "followed", "--job", job)) == 1, "its line is kept")
-    if collected.home.pid_file("supervisor").exists():
-        kill(collected, "supervisor")
-    kill(collected, "agent-n1")
+    kill(collected, "keeper-n1", "agent-n1")
+    shutil.rmtree(collected.home.node("n1").root / "steps")
     followed = subprocess.Popen(
         collected.command("logs", "-f", job), env=collected.environment, stdout=subprocess.PIPE,
         stderr=subprocess.PIPE, text=True,
@@ -303,5 +306,6 @@ def test_an_output_is_followed_with_what_was_collected_when_its_node_is_away(col
         assert followed.stderr is not None
         assert "what the collector has kept is printed" in followed.stderr.readline()
     finally:
+        go.touch()
         followed.kill()
         followed.wait()
