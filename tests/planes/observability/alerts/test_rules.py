@@ -14,6 +14,7 @@ import yaml
 from hal.core.model.alert_config import AlertsSection
 from hal.daemons.controller.metrics import declared
 from hal.planes.observability.alert_rules import PAGE, names, reads_of, rule_file, rules_of
+from hal.planes.observability.alerts.expressions import Is, Last, Selector
 from hal.planes.observability.alerts.recording import Labels, Parser, Recording, Scrape, Selected
 from hal.planes.observability.alerts.states import Alert, AlertState, advanced
 from hal.planes.observability.samples.declared import OF_NODES
@@ -157,6 +158,15 @@ def test_hal_and_prometheus_find_the_same_alerts(seed: int, tmp_path: Path) -> N
     ran = subprocess.run([PROMTOOL, "test", "rules", "tests.yml"], cwd=tmp_path, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr[:4_000]
     assert sum(bool(some) for minute in firing for some in minute.values()) > 500
+
+
+def test_a_bound_is_the_number_that_prometheus_is_asked_about() -> None:
+    """Six times the tenth that 0.9 leaves is 0.5999999999999998 to a computer, and 0.6 in the rule: 0.6 is not more."""
+    recording = Recording()
+    recording.add(Scrape(0, {"x": {(): 0.6}}))
+    condition = Is(Last(Selector("x")), ">", 6 * (1 - 0.9))
+    assert condition.promql() == "sum(x) > 0.6"
+    assert condition.value(recording) == {}
 
 
 def test_every_rule_fires_on_some_bad_day() -> None:

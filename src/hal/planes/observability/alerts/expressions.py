@@ -232,8 +232,8 @@ class Is(Struct, frozen=True):
         return f"{text} {self.how} {number(self.bound)}"
 
     def value(self, recording: Recording) -> Vector:
-        holds = _OPERATORS[self.how]
-        return {labels: value for labels, value in self.of.value(recording).items() if holds(value, self.bound)}
+        holds, bound = _OPERATORS[self.how], float(number(self.bound))  # as Prometheus is told it
+        return {labels: value for labels, value in self.of.value(recording).items() if holds(value, bound)}
 
     def reads(self) -> set[Selected]:
         return self.of.reads()
