@@ -118,6 +118,7 @@ def test_the_collector_is_asked_from_another_machine_as_the_controller_is(own_ha
     assert "attempt" in away.run("trace", "1", check=True, HAL_TOKEN=tokens["bob"]).out
     assert "there is no job 2" in away.run("trace", "2", HAL_TOKEN=tokens["bob"]).err
     away.run("alerts", check=True, HAL_TOKEN=tokens["bob"])
+    assert "observability: " in away.run("status", HAL_TOKEN=tokens["bob"]).out
     assert "operator" in away.run("alert", "test", HAL_TOKEN=tokens["bob"]).err
     refused = away.run("usage", HAL_TOKEN="hal_nobody", HAL_COLLECTOR=there)
     assert refused.code != 0

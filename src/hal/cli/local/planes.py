@@ -117,6 +117,18 @@ def _state(home: Home, name: str, section: PlaneSection | None, tried: Tried) ->
         pid=identity.pid,
         restarts=restarts,
         reason=wrong,
+        summary=said.summary,
+        warnings=said.warnings,
+    )
+
+
+def read_answer(body: bytes) -> PlaneAnswer:
+    """What a plane says of itself, as far as it is said in words known here; short, and harmless on a terminal."""
+    try:
+        said = msgspec.json.decode(body, type=PlaneAnswer)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return PlaneAnswer()
+    return PlaneAnswer(
         summary=printable(said.summary)[:MAX_TEXT],
         warnings=tuple(
             PlaneWarning(printable(one.what)[:MAX_TEXT], printable(one.do)[:MAX_TEXT])
@@ -143,10 +155,7 @@ def _asked(home: Home, where: str) -> tuple[str, PlaneAnswer]:
         return f"it does not answer: {error or type(error).__name__}", PlaneAnswer()
     finally:
         connection.close()
-    try:
-        return "", msgspec.json.decode(body, type=PlaneAnswer)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return "", PlaneAnswer()
+    return "", read_answer(body)
 
 
 class _UnixConnection(http.client.HTTPConnection):

@@ -107,6 +107,8 @@ def status(screen: Screen) -> int:
         report.problems += [] if doing or restarting else _left_over(screen)
     if address.home:
         _look_at_supervision(address.home, report)
+    elif report.controller == "running":
+        _look_at_collector(screen, report)
     screen.show(report, lambda: _render(screen, report))
     return _EXIT_CODES.get(report.controller, exit_codes.UNREACHABLE)
 
@@ -247,6 +249,22 @@ def _look_at_supervision(home: Home, report: Report) -> None:
         if one.state == "unhealthy"
     ]
     report.problems += [Problem(f"{one.name}: {each.what}", each.do) for one in report.planes for each in one.warnings]
+
+
+def _look_at_collector(screen: Screen, report: Report) -> None:
+    """Add the collector of a HAL on another machine, if that serves other machines."""
+    from hal.cli.kit.collector import NAME, collector_client
+    from hal.cli.local.planes import PlaneStatus, read_answer
+    from hal.client.rest.calls import Call, get
+    from hal.core.model import HALError
+
+    try:
+        with collector_client(screen) as client:
+            said = read_answer(client.call(Call(get("/v1/health"), lambda answer: answer.body)))
+    except HALError:
+        return
+    report.planes.append(PlaneStatus(name=NAME, state="running", summary=said.summary, warnings=said.warnings))
+    report.problems += [Problem(f"{NAME}: {each.what}", each.do) for each in said.warnings]
 
 
 def _look_at_controllers(client: Client, report: Report) -> None:
