@@ -189,7 +189,7 @@ def with_collector(state: str, pairs: int, tasks: int) -> None:
             collector.begin()
             before = collector.used_s()
             found = block(client, tasks, lambda: own_cpu_s(home))
-            collector.cpu_s += collector.used_s() - before
+            collector.cpu_s += max(collector.used_s() - before, 0.0)
             collector.end()
             return found
 
