@@ -239,6 +239,7 @@ def test_the_map_shows_what_is_used_beside_what_is_held(owner: Visitor) -> None:
     owner.page.get_by_role("button", name="Used").click()
     expect(owner.page).to_have_url(re.compile("use=1"))
     expect(owner.page.locator(".legend")).to_contain_text("held, not used")
+    expect(owner.page.locator("thead")).to_contain_text("GPU used")
     owner.page.wait_for_function(
         "async () => { const { measured } = await import('/static/js/measured.js'); return measured.g !== null; }"
     )

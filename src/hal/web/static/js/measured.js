@@ -1,4 +1,5 @@
 // What the collector measured of all nodes, by their position on the map; asked for while somebody shows it.
+import { useEffect, useState } from "./h.js";
 import { collector, get, getSession } from "./api.js";
 import { live } from "./live.js";
 
@@ -39,6 +40,13 @@ async function ask() {
     } catch { /* what was known is shown; the next one may answer */ }
   }
   timer = setTimeout(ask, EVERY_MS);
+}
+
+// Redraw with newer values, where `on`.
+export function useMeasured(on) {
+  const [, redraw] = useState(0);
+  useEffect(() => (on ? watchMeasured(() => redraw((n) => n + 1)) : undefined), [on]);
+  return measured;
 }
 
 // Be called when there are newer values.

@@ -10,6 +10,7 @@ import { Icon } from "../icons.js";
 import { State } from "../states.js";
 import { Table, sorted } from "../table.js";
 import { Bar, Chips, Empty, Head, Loading, Panel } from "../ui.js";
+import { useMeasured } from "../measured.js";
 import { MapChips, MapLegend, NodeMap, mapOf } from "../nodemap.js";
 
 const KINDS = { up: ["up"], closed: ["cordoned", "draining"], away: ["down", "unreachable", "stopped"] };
@@ -22,16 +23,17 @@ export function Nodes() {
   const state = query.get("state") || "all", text = query.get("q") || "", [metric, used] = mapOf(query);
   const sort = query.get("sort") ? { key: query.get("sort").replace(/^-/, ""), down: query.get("sort").startsWith("-") } : { key: "name", down: false };
   const [selected, setSelected] = useState(new Set()), last = useRef(null);
-  const rows = nodes ? nodes.names.map((name, at) => ({ name, at, state: nodes.states[nodes.s[at]], domain: nodes.d[at] >= 0 ? nodes.domains[nodes.d[at]] : "", c: nodes.c[at], m: nodes.m[at], g: nodes.g[at], running: nodes.r[at], reason: nodes.reasons[name] || "" })) : [];
+  const now = useMeasured(used), of = (letter, at) => (used ? (now[letter] ? now[letter][at] : -1) : nodes[letter][at]);
+  const rows = nodes ? nodes.names.map((name, at) => ({ name, at, state: nodes.states[nodes.s[at]], domain: nodes.d[at] >= 0 ? nodes.domains[nodes.d[at]] : "", c: of("c", at), m: of("m", at), g: of("g", at), running: nodes.r[at], reason: nodes.reasons[name] || "" })) : [];
   const low = text.toLowerCase();
   const fits = rows.filter((row) => (state === "all" || (KINDS[state] || []).includes(row.state)) && (!low || row.name.toLowerCase().includes(low) || row.domain.toLowerCase().includes(low) || row.reason.toLowerCase().includes(low)));
   const columns = [
     { key: "state", title: "State", cell: (row) => html`<${State} of=${row.state} title=${safe(row.reason)} />`, sort: (row) => row.state },
     { key: "name", title: "Node", class: "name", cell: (row) => html`<${Link} to=${`/nodes/${encodeURIComponent(row.name)}`}>${safe(row.name)}<//>`, sort: (row) => row.name },
     { key: "domain", title: "Where", class: "l1 muted", cell: (row) => safe(row.domain), sort: (row) => row.domain },
-    { key: "c", title: "CPU", class: "wide", cell: (row) => use(row.c), sort: (row) => row.c, down: true },
-    { key: "m", title: "Memory", class: "wide l1", cell: (row) => use(row.m), sort: (row) => row.m, down: true },
-    { key: "g", title: "GPU", class: "wide l1", cell: (row) => use(row.g), sort: (row) => row.g, down: true },
+    { key: "c", title: used ? "CPU used" : "CPU", class: "wide", cell: (row) => use(row.c), sort: (row) => row.c, down: true },
+    { key: "m", title: used ? "Memory used" : "Memory", class: "wide l1", cell: (row) => use(row.m), sort: (row) => row.m, down: true },
+    { key: "g", title: used ? "GPU used" : "GPU", class: "wide l1", cell: (row) => use(row.g), sort: (row) => row.g, down: true },
     { key: "running", title: "Steps", class: "right", cell: (row) => count(row.running), sort: (row) => row.running, down: true },
     { key: "reason", title: "Reason", class: "l2 muted", cell: (row) => html`<span title=${safe(row.reason)}>${safe(row.reason)}</span>`, sort: (row) => row.reason },
   ];
