@@ -26,7 +26,9 @@ export function Job({ id, tab, task }) {
 
 function Loaded({ job, tab, task, refresh }) {
   const now = useNow(), many = job.tasks > 1, waits = !ENDED.includes(job.state) && (job.counts.pending > 0 || job.counts.held > 0);
-  const linked = (job.spec?.dependencies?.length || job.dependants?.length || 0) > 0, collects = getSession().collector;
+  // Of a job that has ended those that no longer wait are looked for, once.
+  const known = (job.spec?.dependencies?.length || job.dependants?.length || 0) > 0, later = useData(job.end_ms && !known ? `${controller(`jobs/${job.id}`)}?all_dependants=1` : null);
+  const linked = known || tab === "graph" || later.data?.dependants?.length > 0, collects = getSession().collector;
   const tabs = [["overview", "Overview"], ...(many ? [["tasks", "Tasks", job.tasks]] : []), ["logs", "Output"], ...(linked ? [["graph", "Graph"]] : []), ...(collects ? [["trace", "Trace"]] : []), ["spec", "Spec"]];
   return html`<${Head} title=${safe(job.name) || `Job ${job.id}`} crumbs=${html`<${Link} to="/jobs">Jobs<//> / ${job.id}`}
     sub=${html`<${State} of=${jobState(job)} title=${safe(job.reason)} /><span>${safe(job.user)}${job.account ? ` for ${safe(job.account)}` : ""}</span><span>queue <${Link} to=${`/queues/${encodeURIComponent(job.queue)}`}>${safe(job.queue)}<//></span><span>submitted <${Ago} at=${job.submit_ms} now=${now} /></span>${job.start_ms ? html`<span>${job.end_ms ? "ran" : "runs for"} ${duration((job.end_ms || now) - job.start_ms)}</span>` : null}${job.reason && !waits ? html`<span>${safe(job.reason)}</span>` : null}`}>
