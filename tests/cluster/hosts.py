@@ -25,6 +25,7 @@ from hal.client.addresses.address import Address
 from hal.client.sync_client import Client
 from hal.core.model import HALError
 from hal.runtime.home import Home
+from hal.wire.address import format_address
 
 DEADLINE_S: Final = 90.0
 """For everything that is waited for; far more than it takes."""
@@ -90,7 +91,7 @@ class Host:
     def __init__(self, network: Network, name: str, number: int) -> None:
         self._network = network
         self.name = name
-        self.address = f"10.77.0.{number}"
+        self.address = f"fd77::{number}" if network.ipv6 else f"10.77.0.{number}"
         self.root = network.root / name
         self.home = Home(self.root / "hal")
         self.env: dict[str, str] = {}
@@ -112,7 +113,8 @@ class Host:
         link = f"v{number}"
         ip("link", "add", link, "netns", network.switch, "type", "veth", "peer", "eth0", "netns", self._namespace)
         ip("-n", network.switch, "link", "set", link, "master", "br0", "up")
-        ip("-n", self._namespace, "address", "add", f"{self.address}/24", "dev", "eth0")
+        prefix = ("/64", "nodad") if network.ipv6 else ("/24",)
+        ip("-n", self._namespace, "address", "add", f"{self.address}{prefix[0]}", "dev", "eth0", *prefix[1:])
         for device in ("lo", "eth0"):
             ip("-n", self._namespace, "link", "set", device, "up")
 
@@ -301,7 +303,12 @@ class Host:
 class Network:
     """Hosts on one bridge; a context manager that leaves nothing behind."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, ipv6: bool = False) -> None:
+        """
+        Args:
+            ipv6: they have addresses of IPv6 only.
+        """
+        self.ipv6 = ipv6
         self.id = f"hal{os.urandom(3).hex()}"
         self.switch = f"{self.id}-sw"
         self.root = Path(tempfile.mkdtemp(prefix="c", dir=Path(os.environ["HAL_HOME"]).parent))
@@ -345,7 +352,12 @@ class Cluster:
         self.cpus = cpus
         self.head = network.host("head")
         self.workers = [network.host(f"w{number}") for number in range(1, workers + 1)]
-        self.head.home.config.write_text(f'[server]\nwire = "{self.head.address}:{WIRE_PORT}"\n{toml}')
+        self.head.home.config.write_text(f'[server]\nwire = "{self.wire}"\n{toml}')
+
+    @property
+    def wire(self) -> str:
+        """Where agents reach the controller."""
+        return format_address(self.head.address, WIRE_PORT)
 
     def up(self) -> Cluster:
         """Start the controller, and let every worker join."""
@@ -361,7 +373,7 @@ class Cluster:
     def join(self, worker: Host, *options: object) -> None:
         """Have it join with a fresh token."""
         token = self.head.hal("token", "create", "--node", worker.name).out.strip()
-        place = ("--controller", f"{self.head.address}:{WIRE_PORT}")
+        place = ("--controller", self.wire)
         worker.hal("agent", "--no-restart", "--join", "-", *place, *self._shape(worker), *options, stdin=token + "\n")
 
     def rejoin(self, worker: Host) -> None:

@@ -16,17 +16,21 @@ def where(number: int) -> tuple[int, str]:
     return number * number, os.uname().nodename
 
 
-def spread(slots: int, name: str) -> None:
+def spread(slots: int, name: str, shards: int = 1) -> None:
     """Until tasks have run on all three hosts."""
-    with hal.connect() as client, client.session(slots=slots, cpus=1, memory="32MiB", name=name) as session:
+    with (
+        hal.connect() as client,
+        client.session(slots=slots, cpus=1, memory="32MiB", name=name, shards=shards) as session,
+    ):
         hosts: set[str] = set()
         right = True
         while len(hosts) < 3:
             found = list(session.map(where, range(100)))
             right = right and [square for square, _ in found] == [number * number for number in range(100)]
             hosts |= {host for _, host in found}
-        broker = client.service(name).endpoints[0].node
-    say({"hosts": sorted(hosts), "broker": broker, "right": right})
+        brokers = [one.node for one in client.service(name).endpoints]
+        used = sum(core.number > 0 and core.lost is None for core in session._cores)
+    say({"hosts": sorted(hosts), "broker": brokers[0], "right": right, "brokers": len(brokers), "used": used})
 
 
 def stay() -> None:
@@ -60,6 +64,32 @@ def long() -> None:
     say({"right": found == [number * number for number in range(3_000)]})
 
 
+def durable() -> None:
+    """Submit tasks to a durable session, and stay until this machine is lost."""
+    with hal.connect() as client:
+        session = client.session(slots=6, cpus=1, memory="32MiB", name="deep", durable=True)
+        while len({host for _, host in session.map(where, range(100))}) < 3:
+            pass
+        futures = [session.submit(where, number) for number in range(2_000)]
+        assert futures[0].result()[0] == 0
+        sys.stdout.write("all\n")
+        sys.stdout.flush()
+        for future in futures:
+            future.result()
+        time.sleep(600)
+
+
+def resume() -> None:
+    """Open it again: what was not received is there, once, and new tasks run on all hosts."""
+    with hal.connect() as client, client.session(slots=6, cpus=1, memory="32MiB", name="deep", durable=True) as session:
+        found = [future.result()[0] for future in session.recovered]
+        hosts: set[str] = set()
+        while len(hosts) < 3:
+            hosts |= {host for _, host in session.map(where, range(100))}
+    squares = {number * number for number in range(2_000)}
+    say({"right": len(found) == len(set(found)) and set(found) <= squares, "some": bool(found)})
+
+
 def large() -> None:
     """Arguments, results and shared values over 1 MiB, on all hosts."""
     hosts: set[str] = set()
@@ -85,4 +115,13 @@ def say(found: object) -> None:
 
 
 if __name__ == "__main__":
-    {"spread": lambda: spread(6, "spread"), "stay": stay, "find": find, "long": long, "large": large}[sys.argv[1]]()
+    {
+        "spread": lambda: spread(6, "spread"),
+        "shards": lambda: spread(6, "sharded", 3),
+        "stay": stay,
+        "find": find,
+        "long": long,
+        "large": large,
+        "durable": durable,
+        "resume": resume,
+    }[sys.argv[1]]()

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -51,7 +52,16 @@ def left(cluster: Cluster) -> bool:
 
 def test_tasks_run_on_all_hosts(cluster: Cluster) -> None:
     """The broker runs where the session is opened; nothing is left of it, no secret either."""
-    assert said(program(cluster.head, "spread")) == {"hosts": ["head", "w1", "w2"], "broker": "head", "right": True}
+    assert said(program(cluster.head, "spread")) == {
+        "hosts": ["head", "w1", "w2"], "broker": "head", "right": True, "brokers": 1, "used": 1
+    }  # fmt: skip
+    until(lambda: not left(cluster), "the session has ended")
+
+
+def test_a_session_has_brokers_where_hal_lets_them_run(cluster: Cluster) -> None:
+    """Opened on a host without a node: three brokers somewhere, tasks on all hosts."""
+    found = said(program(elsewhere(cluster), "shards"))
+    assert (found["hosts"], found["right"], found["brokers"], found["used"]) == (["head", "w1", "w2"], True, 3, 3)
     until(lambda: not left(cluster), "the session has ended")
 
 
@@ -94,3 +104,33 @@ def test_a_host_that_disappears_loses_no_task(cluster: Cluster) -> None:
     lost.part()
     lost.power_off()
     assert said(opened) == {"right": True}
+
+
+def test_a_durable_session_outlives_the_machine_of_its_broker(cluster: Cluster) -> None:
+    """It is opened on a worker's host, and its slots are on all. That host loses its power, with broker, client and
+    slots; when it is back, the broker goes on from its journal, and the session is opened again by its name."""
+    host = cluster.workers[1]
+    env = {"HAL_HOME": str(cluster.head.home.root), "XDG_STATE_HOME": str(host.root / "state")}
+    with variables(host, env):
+        opened = program(host, "durable")
+        assert opened.stdout is not None
+        assert opened.stdout.readline() == "all\n"
+    host.power_off()
+    opened.communicate()
+    cluster.until_node(host, "unreachable")
+    cluster.rejoin(host)
+    cluster.until_node(host, "up")
+    with variables(host, env):
+        assert said(program(host, "resume")) == {"right": True, "some": True}
+    until(lambda: not left(cluster), "the session has ended")
+    assert not list((host.root / "state" / "hal-sessions").iterdir())
+
+
+@contextmanager
+def variables(host: Host, more: dict[str, str]) -> Iterator[None]:
+    """Of what is started on a host meanwhile; its daemons have others."""
+    before = dict(host.env)
+    host.env.update(more)
+    yield
+    host.env.clear()
+    host.env.update(before)

@@ -22,13 +22,13 @@ import yaml
 from hal.daemons.controller.metrics.declared import CONTROLLER
 from hal.integrations.grafana.dashboards import DASHBOARDS
 from hal.integrations.grafana.panels import RATE
-from hal.planes.observability.samples.declared import OF_NODES, PART
+from hal.planes.observability.samples.declared import OF_NODES, OF_SESSIONS, PART
 from hal.runtime.metrics.declaration import Kind, Metric
 
 SPEC = Path(__file__).parents[2] / "spec"
 FILES = sorted((SPEC / "grafana").glob("*.json"))
 PROMTOOL = shutil.which("promtool")
-DECLARED: dict[str, Metric] = {metric.name: metric for metric in (*CONTROLLER, *OF_NODES, PART)}
+DECLARED: dict[str, Metric] = {metric.name: metric for metric in (*CONTROLLER, *OF_NODES, *OF_SESSIONS, PART)}
 NAME = re.compile(r"\b(?:hal|process)_[a-z0-9_]+\b")
 LABELS = re.compile(r"\b((?:hal|process)_[a-z0-9_]+)\{([^}]*)\}|\bby \(([^)]*)\)")
 FROM_PROMETHEUS = frozenset({"job", "instance", "le"})

@@ -11,35 +11,40 @@ import pytest
 from hal.runtime import exchange
 
 
-def made_by_a_dead_broker(parent: Path, session: str, *, kept: bool) -> Path:
+def made_by_a_dead_broker(parent: Path, session: str, *, kept: str = "") -> Path:
     code = (
         "import sys; from pathlib import Path; from hal.runtime import exchange\n"
         "exchange.MEMORY = Path(sys.argv[1])\n"
-        "print(exchange.make_exchange(sys.argv[2], Path('/nowhere'), kept=sys.argv[3] == 'True'))"
+        "print(exchange.make_exchange(sys.argv[2], Path('/nowhere'), kept=sys.argv[3]))"
     )
-    words = [sys.executable, "-c", code, str(parent), session, str(kept)]
+    words = [sys.executable, "-c", code, str(parent), session, kept]
     path = Path(subprocess.run(words, capture_output=True, text=True, check=True, timeout=60).stdout.strip())
     (path / "c1-w-1").write_bytes(b"payload")
     return path
 
 
 def test_what_dead_brokers_left_is_removed_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of four brokers: one lives, one of a durable session has died, one is about to start, and one has died."""
+    """Of five brokers: one lives, two of durable sessions have died, the journal of one is gone, one is about to start,
+    and one has died."""
     monkeypatch.setattr(exchange, "MEMORY", tmp_path)
+    journal = tmp_path / "journal"
+    journal.mkdir()
     living = exchange.make_exchange("living", tmp_path)
-    durable = made_by_a_dead_broker(tmp_path, "durable", kept=True)
-    dead = made_by_a_dead_broker(tmp_path, "dead", kept=False)
+    durable = made_by_a_dead_broker(tmp_path, "durable", kept=str(journal))
+    forgotten = made_by_a_dead_broker(tmp_path, "forgotten", kept=str(tmp_path / "gone"))
+    dead = made_by_a_dead_broker(tmp_path, "dead")
     starting = tmp_path / "hal-session-starting"
     starting.mkdir(mode=0o700)
     exchange.make_exchange("next", tmp_path)
     assert not dead.exists()
+    assert not forgotten.exists()
     assert all(path.is_dir() for path in (living, durable, starting))
 
 
 def test_a_directory_that_others_can_open_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is none that a broker made."""
     monkeypatch.setattr(exchange, "MEMORY", tmp_path)
-    strange = made_by_a_dead_broker(tmp_path, "strange", kept=False)
+    strange = made_by_a_dead_broker(tmp_path, "strange")
     strange.chmod(0o755)
     exchange.make_exchange("next", tmp_path)
     assert (strange / "c1-w-1").exists()

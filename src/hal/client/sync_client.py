@@ -326,6 +326,8 @@ class Client:
         worker_memory: int | str | None = None,
         initializer: Callable[..., object] | None = None,
         initargs: tuple[Any, ...] = (),
+        shards: int = 0,
+        slots_per_broker: int = 1_000,
         **options: Unpack[SlotOptions],
     ) -> OpenedSession:
         """Open a session: an executor (`concurrent.futures`) whose tasks run in slots of this HAL (docs/sessions.md).
@@ -350,6 +352,8 @@ class Client:
             worker_memory: what a worker's process may have before it is replaced, between two tasks; default: nine
                 tenths of the slot's memory. 0: as much as it likes.
             initializer, initargs: called in each worker before the first task of this client there.
+            shards: brokers that share its tasks and slots; 0: one for each `slots_per_broker` slots.
+            slots_per_broker: how many slots one broker serves.
             options: what each slot asks for: cpus, memory, gpus, queue, account and more, as for `submit`.
         Raises:
             SpecError: malformed, or it can never run.
@@ -360,7 +364,7 @@ class Client:
 
         opening = partial(
             open_session, Client(self.address), slots, name, linger, keep, python, timeout, options, durable, shapes,
-            threads, worker_memory, initializer, initargs,
+            threads, worker_memory, initializer, initargs, shards, slots_per_broker,
         )  # fmt: skip
         return opening()
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from hal.core.model.errors import ConflictError
-from hal.runtime.privacy import is_private
+from hal.runtime.privacy import is_private, write_private
 from hal.runtime.regular_files import open_regular, read_regular
 
 MEMORY: Final = Path("/dev/shm")
@@ -38,7 +38,12 @@ LOCK: Final = "broker.lock"
 TOKEN_BYTES: Final = 32
 """Of what that file says: who reads there what the broker has told it is on the broker's machine."""
 KEPT: Final = "kept"
-"""In the directory of a session that outlives its broker."""
+"""In the directory of a session that outlives its broker: where its journal is."""
+MAX_PATH_BYTES: Final = 4_096
+AWAY: Final = ".away"
+"""The end of the name of a file that says since when the brokers of a session are not reached."""
+FORGOTTEN_S: Final = 86_400.0
+"""Such a file is removed when it is as old as that."""
 YOUNG_S: Final = 60.0
 """A directory without a lock is left alone so long: its broker may be about to take it."""
 MAX_SWEPT: Final = 1_000
@@ -46,12 +51,13 @@ MAX_SWEPT: Final = 1_000
 Bytes = bytes | bytearray | memoryview
 
 
-def make_exchange(session: str, otherwise: Path, *, kept: bool = False) -> Path:
+def make_exchange(session: str, otherwise: Path, *, kept: str = "") -> Path:
     """Make the directory of a session, which this process holds from now on, and remove those that dead brokers left.
 
     Args:
         otherwise: its parent if this machine has no directory in memory.
-        kept: it stays when this process dies, for the broker that is started again.
+        kept: the journal of the session: as long as it is there, the directory stays when this process dies, for the
+            broker that is started again. '': it goes with this process.
     Raises:
         OSError: somebody else has made it.
         ConflictError: another process holds it.
@@ -66,7 +72,7 @@ def make_exchange(session: str, otherwise: Path, *, kept: bool = False) -> Path:
     if not os.fstat(held).st_size:
         os.write(held, secrets.token_hex(TOKEN_BYTES).encode())
     if kept:
-        (path / KEPT).touch(mode=0o600)
+        write_private(path / KEPT, kept)
     for other in islice(path.parent.glob(f"{PREFIX}*"), MAX_SWEPT):
         if other != path:
             _remove_if_left(other)
@@ -119,7 +125,12 @@ def _hold(path: Path) -> int | None:
 def _remove_if_left(path: Path) -> None:
     """Remove the directory of a broker of this user that has died, unless somebody will need it."""
     with contextlib.suppress(OSError):
-        if not is_private(path) or (path / KEPT).exists():
+        if path.name.endswith(AWAY):
+            info = path.lstat()
+            if info.st_uid == os.geteuid() and time.time() - info.st_mtime > FORGOTTEN_S:
+                path.unlink()
+            return
+        if not is_private(path) or _is_needed(path):
             return
         if not (path / LOCK).exists() and time.time() - path.stat().st_mtime < YOUNG_S:
             return
@@ -127,6 +138,14 @@ def _remove_if_left(path: Path) -> None:
         if held is not None:
             remove_exchange(path)
             os.close(held)
+
+
+def _is_needed(path: Path) -> bool:
+    """Whether the next broker of a durable session may look for payloads in the directory."""
+    if not (path / KEPT).exists():
+        return False
+    journal = read_regular(path / KEPT, MAX_PATH_BYTES).decode(errors="replace")
+    return Path(journal).is_dir() if journal else any(name not in (KEPT, LOCK) for name in os.listdir(path))
 
 
 def remove_exchange(path: Path) -> None:

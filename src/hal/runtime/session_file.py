@@ -11,6 +11,7 @@ import hashlib
 import os
 import secrets
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -24,13 +25,20 @@ from hal.runtime.regular_files import read_regular
 MAX_FILE_BYTES: Final = 1 << 16
 TOKEN_BYTES: Final = 32
 MAX_ADDRESSES: Final = 8
+MAX_SHARDS: Final = 64
 MAX_PORT: Final = 65_535
 MAX_SOCKET_PATH: Final = 100
 """Of a Unix socket; the kernel allows 107 bytes."""
 UNIX: Final = "unix:"
 TCP: Final = "tcp:"
+ANY_HOST: Final = "*"
+"""In an address where a broker listens: all addresses of its machine, of IPv4 and of IPv6."""
 SESSION_FILE: Final = "session.json"
 """Its name in a directory of the session's own."""
+OTHERS_FILE: Final = "others.json"
+"""There, of a durable session on the network: the file of all who dial the broker."""
+PORT_FILE: Final = "port"
+"""There, too, and in those of its shards: at which port the broker was reached first."""
 IN_SECRETS: Final = "$HAL_SECRETS_DIR/"
 """How the name of a file begins that is a secret of its job."""
 
@@ -60,8 +68,16 @@ class SessionFile(msgspec.Struct, frozen=True, kw_only=True):
     """A directory of this session alone; with one it is durable."""
     shapes: Annotated[tuple[Annotated[str, Meta(max_length=32, pattern="^[a-z0-9-]+$")], ...], Meta(max_length=15)] = ()
     """Shapes of its slots, beside that of the session itself."""
+    collector: Path_ = ""
+    """The socket of a collector, to which the broker sends what it counts if it is there; '': nowhere."""
+    shards: Annotated[int, Meta(ge=0, le=MAX_SHARDS)] = 0
+    """Brokers that share its tasks and slots; 0: there is one, and this file is its own. See `shard_of`."""
+    shard_dials: Annotated[tuple[Path_, ...], Meta(max_length=MAX_SHARDS)] = ()
+    """Where else the broker of each shard is reached."""
     linger_s: Annotated[int, Meta(ge=0, le=86_400 * 30)] = 0
     """The broker ends when it has had no client for so long; 0: only when it is stopped."""
+    away_s: Annotated[int, Meta(ge=1, le=86_400 * 30)] = 3_600
+    """Workers of a node from which the broker's machine was not reached for so long take the session for over."""
     passing: bool = False
     """The file's directory is the session's own: the broker takes it away when it ends."""
 
@@ -88,6 +104,61 @@ def new_session_file(
         linger_s=linger_s,
         passing=passing,
     )
+
+
+def shard_of(session: SessionFile, number: int) -> SessionFile:
+    """The file of one broker of a session that has several: they differ in their ids, sockets and journals.
+
+    Raises:
+        SpecError: there is no such shard.
+    """
+    if not 0 <= number < session.shards:
+        raise SpecError(f"shard {number} of session '{session.name}'", hint=f"it has {session.shards}, from 0")
+    name = f"{session.id}-{number}"
+
+    def own(path: str) -> str:
+        if session.id in path:
+            return path.replace(session.id, name)
+        parent, _, last = path.rpartition("/")
+        return f"{parent}/{number}/{last}"
+
+    def address(text: str) -> str:
+        return own(text) if text.startswith(UNIX) else text
+
+    found = msgspec.structs.replace(
+        session,
+        id=name,
+        listen=tuple(map(address, session.listen)),
+        dial=tuple(map(address, session.dial)),
+        journal=own(session.journal) if session.journal else "",
+        shards=0,
+        shard_dials=(),
+    )
+    return reached_at(found, session.shard_dials[number]) if session.shard_dials else found
+
+
+def shards_of(session: SessionFile) -> list[SessionFile]:
+    """The file of each broker; that of the session itself, if there is one."""
+    return [shard_of(session, number) for number in range(session.shards)] if session.shards else [session]
+
+
+def shards_at(session: SessionFile, addresses: Sequence[str]) -> SessionFile:
+    """As `reached_at`; of a session with several brokers one address of each, in order.
+
+    Raises:
+        SpecError: one is no address, or there are more or fewer.
+    """
+    if not session.shards:
+        for address in addresses:
+            session = reached_at(session, address)
+        return session
+    if addresses and len(addresses) != session.shards:
+        raise SpecError(f"{len(addresses)} addresses of {session.shards} shards")
+    for address in addresses:
+        parse_address(address)
+    found = msgspec.structs.replace(session, shard_dials=tuple(addresses))
+    check_session(found)
+    return found
 
 
 def reached_at(session: SessionFile, address: str) -> SessionFile:
@@ -138,7 +209,8 @@ def check_session(session: SessionFile) -> None:
     Raises:
         SpecError: it names an address of TCP, and no certificates.
     """
-    on_network = any(address.startswith(TCP) for address in (*session.listen, *session.dial))
+    dialled = (*session.listen, *session.dial, *session.shard_dials)
+    on_network = any(address.startswith(TCP) for address in dialled)
     if on_network and not (session.authority and session.certificate):
         raise SpecError(
             "a session with an address of TCP needs 'authority' and 'certificate'",

@@ -33,7 +33,7 @@ EXIT_RAISED: Final = 71
 
 
 def keep_running(
-    work: Callable[[LastWords, Death | None], int], *, final: tuple[int, ...], told: int, renewed: int
+    work: Callable[[LastWords, Death | None], int], *, final: tuple[int, ...], told: int, renewed: tuple[int, ...]
 ) -> int:
     """Run `work` in a child, and in another one after it died; returns the exit code of the last one.
 
@@ -73,7 +73,7 @@ def keep_running(
         returned = _returned(told_by)
         if returned and code in final:
             return code
-        if returned and code == renewed:
+        if returned and code in renewed:
             words.take(code)
             death = None
             continue

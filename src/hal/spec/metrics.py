@@ -17,15 +17,16 @@ def page() -> str:
     """The page, for all processes that have metrics."""
     from hal.client.sessions.prometheus import SESSIONS
     from hal.daemons.controller.metrics.declared import CONTROLLER
-    from hal.planes.observability.samples.declared import OF_ATTEMPTS, OF_NODES, PART
+    from hal.planes.observability.samples.declared import OF_ATTEMPTS, OF_NODES, OF_SESSIONS, PART
     from hal.runtime.metrics.reference import Section, reference
 
     controller = Section("Controller", "`GET /v1/metrics` of the controller's REST API, `hal metrics`.", CONTROLLER)
     collector = Section(
         "Collector",
-        "`GET /v1/metrics` of the collector's REST API: what nodes have sent last, and how its parts are. What nodes "
+        "`GET /v1/metrics` of the collector's REST API: what nodes have sent last, sums over the brokers of "
+        "sessions, and how its parts are. What nodes "
         "send of\nattempts is kept, and not shown to Prometheus ([docs/observability.md](../docs/observability.md)).",
-        (*OF_NODES, *OF_ATTEMPTS, PART),
+        (*OF_NODES, *OF_ATTEMPTS, *OF_SESSIONS, PART),
     )
     sessions = Section("Sessions", "`hal session metrics`, asked of the broker of each session.", SESSIONS)
     return reference(HEAD, (controller, collector, sessions))

@@ -103,6 +103,8 @@ from hal.wire.frames.sessions import (
     FileStored,
     KeptTasks,
     LeaveSlot,
+    MoveSlot,
+    MoveSlots,
     OpenSession,
     RecallTasks,
     RetireSlots,
@@ -387,6 +389,8 @@ EXAMPLES: tuple[Frame, ...] = (
         ever=1,
     ),
     RetireSlots(keep=1),
+    MoveSlots(count=2, shard=1, shape="large"),
+    MoveSlot(shard=1),
     SeriesTable(
         first=0,
         series=(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import socket
@@ -18,7 +19,7 @@ from hal.client.session import Session, open_session
 from hal.client.sessions.demand import Wanted
 from hal.runtime.exchange import remove_exchange
 from hal.runtime.session_certificates import over_network
-from hal.runtime.session_file import new_session_file, private_directory, write_session_file
+from hal.runtime.session_file import new_session_file, private_directory, shards_of, write_session_file
 
 WAIT_S = 30.0
 
@@ -62,10 +63,11 @@ class Processes:
         durable: bool = False,
         network: bool = False,
         shapes: tuple[str, ...] = (),
+        shards: int = 0,
     ) -> None:
         self.file = self.broker_file = directory / "session.json"
         made = new_session_file(directory, name="test", linger_s=linger_s, durable=durable)
-        self.session = replace(made, shapes=shapes)
+        self.session = replace(made, shapes=shapes, shards=shards)
         if network:
             address = f"tcp:127.0.0.1:{free_port()}"
             brokers, others = over_network(self.session, address, now_ms())
@@ -75,9 +77,15 @@ class Processes:
         write_session_file(self.file, self.session)
         self.workers: list[subprocess.Popen[str]] = []
         self.broker = self._start_broker()
+        self.others = [self._start_broker(shard) for shard in range(1, shards)]
 
-    def _start_broker(self) -> subprocess.Popen[str]:
-        broker = self._start("broker", stdout=subprocess.PIPE)
+    @property
+    def brokers(self) -> list[subprocess.Popen[str]]:
+        """Of all shards."""
+        return [self.broker, *self.others]
+
+    def _start_broker(self, shard: int = 0) -> subprocess.Popen[str]:
+        broker = self._start("broker", stdout=subprocess.PIPE, words=("--shard", str(shard)))
         assert broker.stdout is not None
         assert broker.stdout.readline() == "ready\n"
         return broker
@@ -90,8 +98,17 @@ class Processes:
         self.broker.stdout.close()
         self.broker = self._start_broker()
 
-    def add_worker(self, *words: str) -> subprocess.Popen[str]:
-        worker = self._start("worker", stdout=subprocess.DEVNULL, words=words)
+    def replace_shard(self, shard: int) -> None:
+        """Kill the broker of a shard that is not the first, and start another one."""
+        former = self.others[shard - 1]
+        former.kill()
+        former.wait(WAIT_S)
+        assert former.stdout is not None
+        former.stdout.close()
+        self.others[shard - 1] = self._start_broker(shard)
+
+    def add_worker(self, *words: str, task: int = 0) -> subprocess.Popen[str]:
+        worker = self._start("worker", stdout=subprocess.DEVNULL, words=words, task=task)
         self.workers.append(worker)
         return worker
 
@@ -99,17 +116,17 @@ class Processes:
         return open_session(self.file)
 
     def stop(self) -> None:
-        for process in (self.broker, *self.workers):
+        for process in (*self.brokers, *self.workers):
             process.send_signal(signal.SIGTERM)
-        for process in (self.broker, *self.workers):
+        for process in (*self.brokers, *self.workers):
             process.wait(WAIT_S)
             if process.stdout is not None:
                 process.stdout.close()
 
-    def _start(self, daemon: str, stdout: int, words: Sequence[str] = ()) -> subprocess.Popen[str]:
+    def _start(self, daemon: str, stdout: int, words: Sequence[str] = (), task: int = 0) -> subprocess.Popen[str]:
         file = self.broker_file if daemon == "broker" else self.file
         argv = [sys.executable, "-m", f"hal.daemons.{daemon}", "--session", str(file), *words]
-        return subprocess.Popen(argv, stdout=stdout, text=True)
+        return subprocess.Popen(argv, stdout=stdout, text=True, env={**os.environ, "HAL_TASK": str(task)})
 
 
 def free_port() -> int:
@@ -131,6 +148,7 @@ def processes(
     durable: bool = False,
     network: bool = False,
     shapes: tuple[str, ...] = (),
+    shards: int = 0,
 ) -> Iterator[Processes]:
     """Start a session's processes; they end with the block.
 
@@ -138,12 +156,13 @@ def processes(
         network: all who dial the broker do so over TLS.
     """
     directory = private_directory()
-    started = Processes(directory, linger_s, durable=durable, network=network, shapes=shapes)
+    started = Processes(directory, linger_s, durable=durable, network=network, shapes=shapes, shards=shards)
     try:
-        for _ in range(workers):
-            started.add_worker()
+        for task in range(workers):
+            started.add_worker(task=task)
         yield started
     finally:
         started.stop()
-        remove_exchange(Path(f"/dev/shm/hal-session-{started.session.id}"))
+        for one in shards_of(started.session):
+            remove_exchange(Path(f"/dev/shm/hal-session-{one.id}"))
         shutil.rmtree(directory)

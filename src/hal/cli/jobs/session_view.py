@@ -10,9 +10,10 @@ from hal.cli.kit.screen import Screen
 
 if TYPE_CHECKING:
     from hal.client.sessions.failures import FailedTask
-    from hal.client.sessions.listing import SessionView, SlotUse, TaskGroup
+    from hal.client.sessions.listing import SessionView, ShardView, SlotUse, TaskGroup
 
 SLOT_COLUMNS: Final = ("TASK", "WORKER", "DONE", "HAS", "USE", "MEAN", "SILENT", "RUNS")
+SHARD_COLUMNS: Final = ("SHARD", "TASK", "ANSWERS", "SLOTS", "BUSY", "WAITING", "OPEN", "DONE")
 GROUP_COLUMNS: Final = ("DONE", "FAILED", "RETRIED", "MEAN", "TOOK")
 FAILURE_COLUMNS: Final = ("AT", "STATUS", "FUNCTION", "TAGS", "ATTEMPTS", "WORKER", "ERROR")
 BAR: Final = 40
@@ -58,6 +59,9 @@ def render_session(screen: Screen, one: SessionView, failures: Sequence[FailedTa
             screen.table((title, *GROUP_COLUMNS), [_group(group) for group in groups[:MAX_GROUPS]])
             if len(groups) > MAX_GROUPS:
                 screen.line(f"and {len(groups) - MAX_GROUPS} more: -o json")
+    if one.shards:
+        screen.line()
+        screen.table(SHARD_COLUMNS, [_shard(one.session.broker, shard) for shard in one.shards])
     if one.slots:
         screen.line()
         several = any(slot.shape for slot in one.slots)
@@ -123,6 +127,14 @@ def _shapes(one: SessionView) -> list[str]:
         f"{shape.shape + ': ' if shape.shape else ''}job {shape.job}: {shape.running} of {shape.most}"
         for shape in one.session.shapes
     ]
+
+
+def _shard(broker: str, shard: ShardView) -> tuple[str, ...]:
+    task = (str(shard.shard), f"{broker}.{shard.shard}")
+    if not shard.answers:
+        return (*task, "no", *("-" for _ in SHARD_COLUMNS[3:]))
+    counts = (shard.slots, shard.busy, shard.waiting, shard.unanswered, shard.done)
+    return (*task, "yes", *(f"{count:,}" for count in counts))
 
 
 def _slot(slot: SlotUse) -> tuple[str, ...]:

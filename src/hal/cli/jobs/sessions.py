@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from hal.client.sessions.listing import SessionInfo
 
-COLUMNS = ("NAME", "USER", "QUEUE", "STATE", "SLOTS", "BROKER", "SLOTS' JOB", "OPENED")
+COLUMNS = ("NAME", "USER", "QUEUE", "STATE", "SLOTS", "SHARDS", "BROKER", "SLOTS' JOB", "OPENED")
 WATCH_EVERY_S = 1.0
 
 session = NounGroup(
@@ -40,7 +40,8 @@ def _row(one: SessionInfo) -> tuple[str, ...]:
     from hal.cli.kit.formats import instant
 
     slots = f"{one.running} of {one.most}"
-    return (one.name, one.user, one.queue, one.state, slots, one.broker, one.slots, instant(one.submit_ms))
+    shards = f"{one.brokers} of {one.shards}" if one.shards > 1 else "1"
+    return (one.name, one.user, one.queue, one.state, slots, shards, one.broker, one.slots, instant(one.submit_ms))
 
 
 @command(

@@ -97,7 +97,13 @@ os.register_at_fork(after_in_child=_disown_all)
 
 
 class SessionCore:
-    """The connection, shared by everything that submits over it. Safe from several threads."""
+    """The connection, shared by everything that submits over it. Safe from several threads.
+
+    Attributes:
+        shard: the number of the broker, of a session with several.
+    """
+
+    shard = 0
 
     def __init__(
         self,
@@ -175,6 +181,11 @@ class SessionCore:
         self._reader = threading.Thread(target=self._read, name="hal-session", daemon=True)
         self._reader.start()
         _OPEN.add(self)
+
+    @property
+    def pending(self) -> int:
+        """Tasks that have not ended."""
+        return self._unanswered + self._reserved
 
     @property
     def session(self) -> SessionFile:
@@ -375,7 +386,7 @@ class SessionCore:
             self.flush()
             self._cancelling.append(done)
             self._send(CancelTasks(ranges=tuple(ranges)))
-        if wait and threading.current_thread() is not self._reader:
+        if wait and not self._reads_here():
             done.wait()
 
     def close(self, *, cancel: bool = False) -> None:
@@ -418,7 +429,7 @@ class SessionCore:
             while (self._unanswered or self._reserved) and self.lost is None:
                 self._room.wait()
             self._waiting_for_room -= 1
-        if threading.current_thread() is not self._reader:
+        if not self._reads_here():
             self._reader.join()
 
     @property
@@ -446,6 +457,10 @@ class SessionCore:
             if self._waiting_for_room:
                 self._room.notify_all()
             self._end_if_done()
+
+    def _reads_here(self) -> bool:
+        """Whether this thread must not wait for answers, since it reads them."""
+        return threading.current_thread() is self._reader
 
     @property
     def receives_now(self) -> bool:
@@ -480,7 +495,7 @@ class SessionCore:
                 self._wait_for_room(tasks)
 
     def _wait_for_room(self, tasks: int) -> None:
-        if threading.current_thread() is self._reader:
+        if self._reads_here():
             return
         self.flush()
         self._waiting_for_room += 1

@@ -7,9 +7,9 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from hal.core.model.errors import HALError, NotFoundError
+from hal.core.model.errors import HALError, NotFoundError, UnreachableError
 from hal.runtime.exchange import exchange_path, remove_exchange
-from hal.runtime.session_file import SessionFile, durable_directory, read_session_file
+from hal.runtime.session_file import SessionFile, durable_directory, read_session_file, shards_of
 
 if TYPE_CHECKING:
     from hal.client.rest.views import Outcome
@@ -32,7 +32,8 @@ def forget(directory: Path) -> bool:
     """Remove all that is left of a session; returns whether there was something."""
     session = kept_session(directory)
     if session is not None:
-        remove_exchange(exchange_path(session.id, directory))
+        for shard in shards_of(session):
+            remove_exchange(exchange_path(shard.id, directory))
     shutil.rmtree(directory, ignore_errors=True)
     return session is not None
 
@@ -70,10 +71,16 @@ def _tell_end(session: SessionFile) -> None:
 
     if not session.journal:
         return
-    link, _ = connect(session)
+    links = []
     try:
-        link.send(EndSession())
-        while link.ready(END_S) and link.receive():
-            pass
+        for shard in shards_of(session):
+            with contextlib.suppress(UnreachableError):
+                link, _ = connect(shard)
+                links.append(link)
+                link.send(EndSession())
+        for link in links:
+            while link.ready(END_S) and link.receive():
+                pass
     finally:
-        link.close()
+        for link in links:
+            link.close()

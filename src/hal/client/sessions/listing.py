@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 from hal.client.sessions.job_labels import BROKER, PART_LABEL, SESSION_LABEL, SHAPE_LABEL, SLOTS
-from hal.core.model.errors import NotFoundError
+from hal.core.model.errors import NotFoundError, UnreachableError
 
 if TYPE_CHECKING:
     from hal.client.rest.views import JobInfo
@@ -46,6 +46,24 @@ class SessionInfo(Struct, frozen=True, kw_only=True):
     """Slots at most."""
     submit_ms: int
     shapes: tuple[ShapeInfo, ...] = ()
+    shards: int = 1
+    """Brokers, which are the tasks of the broker's job."""
+    brokers: int = 1
+    """Of these, those that run."""
+
+
+class ShardView(Struct, frozen=True, kw_only=True):
+    """One broker of a session with several."""
+
+    shard: int
+    """Its number, and the task of the broker's job that it is."""
+    answers: bool
+    slots: int = 0
+    busy: int = 0
+    """Slots that have a task."""
+    waiting: int = 0
+    unanswered: int = 0
+    done: int = 0
 
 
 class SlotUse(Struct, frozen=True, kw_only=True):
@@ -117,6 +135,8 @@ class SessionView(Struct, frozen=True, kw_only=True):
     functions: tuple[TaskGroup, ...]
     """Those that took longest first."""
     tags: tuple[TaskGroup, ...]
+    shards: tuple[ShardView, ...] = ()
+    """Its brokers, if there are several; what is above is their sum."""
 
 
 def sessions_of(jobs: Iterable[JobInfo]) -> list[SessionInfo]:
@@ -148,6 +168,8 @@ def _info(name: str, user: str, parts: dict[tuple[str, str], JobInfo]) -> Sessio
         most=sum(shape.most for shape in shapes),
         submit_ms=one.submit_ms,
         shapes=shapes,
+        shards=broker.tasks if broker else 1,
+        brokers=broker.counts.get("running", 0) if broker else 0,
     )
 
 
@@ -202,12 +224,35 @@ def view_of(client: Client, session: SessionInfo) -> SessionView:
     Raises:
         UnreachableError: its broker does not answer here.
     """
-    from hal.client.sessions.questions import ask_numbers
+    from hal.client.sessions.questions import ask_numbers, ask_shards
 
-    return _view(session, ask_numbers(file_of(client, session), slots=True))
+    file = file_of(client, session)
+    if not file.shards:
+        return _view(session, ask_numbers(file, slots=True))
+    from hal.client.sessions.sums import sum_of
+
+    shards = ask_shards(file, slots=True)
+    answers = [one for one in shards if one is not None]
+    if not answers:
+        raise UnreachableError(f"no broker of session '{session.name}' answers", hint=f"hal show {session.broker}")
+    return _view(session, sum_of(answers), [_shard(*one) for one in enumerate(shards)])
 
 
-def _view(session: SessionInfo, numbers: SessionNumbers) -> SessionView:
+def _shard(number: int, found: SessionNumbers | None) -> ShardView:
+    if found is None:
+        return ShardView(shard=number, answers=False)
+    return ShardView(
+        shard=number,
+        answers=True,
+        slots=found.slots,
+        busy=found.busy,
+        waiting=found.waiting,
+        unanswered=found.unanswered,
+        done=found.done,
+    )
+
+
+def _view(session: SessionInfo, numbers: SessionNumbers, shards: Iterable[ShardView] = ()) -> SessionView:
     from hal.wire.frames.sessions import TaskStatus
 
     slots = tuple(
@@ -245,6 +290,7 @@ def _view(session: SessionInfo, numbers: SessionNumbers) -> SessionView:
         minutes=numbers.minutes,
         functions=_groups(numbers.functions),
         tags=_groups(numbers.tags),
+        shards=tuple(shards),
     )
 
 

@@ -10,6 +10,7 @@ import contextlib
 import select
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -18,8 +19,20 @@ from hal.client.sessions.job_labels import SESSION_LABEL
 from hal.core.model.errors import ConflictError, HALError, NotFoundError, TimedOutError, UnreachableError
 from hal.runtime.exchange import MEMORY
 from hal.runtime.exchange import PREFIX as EXCHANGE
+from hal.runtime.privacy import make_private
 from hal.runtime.session_certificates import over_network
-from hal.runtime.session_file import IN_SECRETS, TCP, UNIX, SessionFile, reached_at
+from hal.runtime.session_file import (
+    ANY_HOST,
+    IN_SECRETS,
+    OTHERS_FILE,
+    TCP,
+    UNIX,
+    SessionFile,
+    reached_at,
+    read_session_file,
+    shards_at,
+    write_session_file,
+)
 
 if TYPE_CHECKING:
     from hal.client.job import Job
@@ -28,7 +41,9 @@ if TYPE_CHECKING:
 PORT: Final = "tasks"
 """Of the broker's job."""
 SERVICE: Final = {"ports": [PORT], "restart": "never"}
-LISTEN: Final = f"{TCP}0.0.0.0:$HAL_PORT_{PORT.upper()}"
+LISTEN: Final = f"{TCP}{ANY_HOST}:$HAL_PORT_{PORT.upper()}"
+NOWHERE: Final = f"{TCP}127.0.0.1:1"
+"""Of a shard that does not run: nobody listens there."""
 PREFIX: Final = "hal-session-"
 BROKERS: Final = ".broker"
 """The name of the secret for the broker ends with it."""
@@ -59,37 +74,54 @@ class Spread:
         self.name = name
         self.file, self.brokers_file = f"{IN_SECRETS}{name}", f"{IN_SECRETS}{name}{BROKERS}"
 
-    def store(self, session: SessionFile, *, elsewhere: bool) -> tuple[SessionFile, SessionFile, dict[str, Any]]:
+    def store(
+        self, session: SessionFile, *, elsewhere: bool, kept: Path | None = None
+    ) -> tuple[SessionFile, SessionFile, dict[str, Any]]:
         """Make certificates, and give HAL the files.
 
         Args:
             elsewhere: the broker may run on any machine, and gets its file from HAL.
+            kept: the directory of a durable session, which keeps both files; if it has them already, so do their
+                certificates.
         Returns: the file for who dials, that of the broker, and what the broker's job is told.
         """
         if elsewhere:
             socket = f"{UNIX}{MEMORY / (EXCHANGE + session.id)}/broker.sock"
             session = msgspec.structs.replace(session, listen=(socket,))
-        broker, others = over_network(session, LISTEN, time.time_ns() // 1_000_000)
+        if kept is not None and session.authority and (kept / OTHERS_FILE).exists():
+            broker, others = (
+                session,
+                msgspec.structs.replace(
+                    read_session_file(kept / OTHERS_FILE), shapes=session.shapes, collector=session.collector
+                ),
+            )
+        else:
+            broker, others = over_network(session, LISTEN, time.time_ns() // 1_000_000)
+        if kept is not None:
+            make_private(kept)
+            write_session_file(kept / OTHERS_FILE, others)
         self._called(f"{PREFIX}{session.id}")
         names = [self.name]
         self._client.set_secret(self.name, msgspec.json.encode(others))
         if elsewhere:
             names.append(f"{self.name}{BROKERS}")
             self._client.set_secret(names[1], msgspec.json.encode(broker))
-        return others, broker, {"secrets": names, "service": SERVICE}
+        service = SERVICE if kept is None else {**SERVICE, "restart": "on-failure"}
+        return others, broker, {"secrets": names, "service": service}
 
-    def address(self, broker: Job, session: str, timeout: float) -> str:
-        """Wait until the broker runs; returns where it is reached.
+    def addresses(self, broker: Job, session: str, timeout: float, count: int) -> list[str]:
+        """Wait until the brokers run; returns where each is reached.
 
         Args:
             session: its name.
+            count: how many there are: tasks of that job.
         Raises:
             ConflictError: its job ended.
             TimedOutError: it did not begin in time.
         """
         looked_s, look_s = time.monotonic(), LOOK_S
         deadline_s = looked_s + timeout
-        while not (found := address_of(self._client, session, broker.id)):
+        while len(found := addresses_of(self._client, session, broker.id)) < count:
             now_s = time.monotonic()
             if now_s > deadline_s:
                 raise TimedOutError(
@@ -105,7 +137,7 @@ class Spread:
                     )
             time.sleep(look_s)
             look_s = min(look_s * 1.2, MAX_LOOK_S)
-        return found
+        return [found[task] for task in range(count)]
 
     def remove(self) -> None:
         """Remove both, if they are there."""
@@ -127,8 +159,8 @@ class Spread:
             Spread(self._client, name).remove()
 
 
-def address_of(client: Client, name: str, broker: str) -> str:
-    """Where the broker of a session is reached; '' if it does not run yet.
+def addresses_of(client: Client, name: str, broker: str) -> dict[int, str]:
+    """Where each broker of a session that runs is reached, by its task.
 
     Args:
         name: of the session.
@@ -137,17 +169,25 @@ def address_of(client: Client, name: str, broker: str) -> str:
     try:
         found = client.service(name)
     except NotFoundError:
-        return ""
-    for endpoint in found.endpoints:
-        if endpoint.job == broker and PORT in endpoint.ports:
-            return f"{TCP}{endpoint.address(PORT)}"
-    return ""
+        return {}
+    return {
+        endpoint.task: f"{TCP}{endpoint.address(PORT)}"
+        for endpoint in found.endpoints
+        if endpoint.job == broker and PORT in endpoint.ports
+    }
 
 
 def secret_of(spec: Mapping[str, Any]) -> str:
     """The name of the secret that has the session's file, from the spec of one of its jobs; '': it has none."""
     names = [name for name in spec.get("secrets") or () if name.startswith(PREFIX) and not name.endswith(BROKERS)]
     return names[0] if names else ""
+
+
+def _reached(session: SessionFile, found: Mapping[int, str]) -> SessionFile:
+    """The same file, with where its brokers are reached."""
+    if not session.shards:
+        return reached_at(session, found.get(0, ""))
+    return shards_at(session, [found.get(task, NOWHERE) for task in range(session.shards)])
 
 
 def file_in_step(client: Client, broker: Job, name: str, spec: Mapping[str, Any]) -> SessionFile:
@@ -164,7 +204,8 @@ def file_in_step(client: Client, broker: Job, name: str, spec: Mapping[str, Any]
 
     secret = secret_of(spec)
     words = ["sh", "-c", f'exec cat "$HAL_SECRETS_DIR/{secret}"']
-    stream = open_stream(client.connections, int(broker.id), kind="exec", argv=words)
+    task = min(addresses_of(client, name, broker.id), default=0)
+    stream = open_stream(client.connections, int(broker.id), task=task, kind="exec", argv=words)
     data, deadline = bytearray(), time.monotonic() + READ_S
     link = stream.link
     said: list[tuple[int, bytes | memoryview]] = list(stream.early)
@@ -178,7 +219,7 @@ def file_in_step(client: Client, broker: Job, name: str, spec: Mapping[str, Any]
                     raise failure_of(bytes(body))
                 elif kind == EXIT:
                     session = msgspec.json.decode(bytes(data), type=SessionFile)
-                    return reached_at(session, address_of(client, name, broker.id))
+                    return _reached(session, addresses_of(client, name, broker.id))
             if waiting:
                 waiting = waiting[link.write(memoryview(waiting)) :]
             if not link.pending:

@@ -22,6 +22,7 @@ from hal.wire.frames.sessions import TaskResults, TaskStatus
 
 if TYPE_CHECKING:
     from hal.client.sessions.progress import ProgressDisplay
+    from hal.runtime.session_file import SessionFile
 
 BLOCK_TASKS: Final = 1_024
 BLOCK_BYTES: Final = 256 << 10
@@ -30,6 +31,7 @@ BLOCK_S: Final = 0.002
 WINDOW_TASKS: Final = 65_536
 """Tasks of one map whose results were not taken."""
 WINDOW_BYTES: Final = 64 << 20
+OFFSET_BITS: Final = 64
 
 
 class TaskMap:
@@ -43,11 +45,14 @@ class TaskMap:
         options: Options,
         timeout_s: float | None,
         title: str | None = None,
+        session: SessionFile | None = None,
     ) -> None:
         """Args:
         title: of the line that shows how far it is; None: nothing is shown.
+        session: whose slots are shown; None: that of `core`.
         """
         self._core = core
+        self._session = session or core.session
         self._function = function
         """What it uses is kept as long as somebody has it."""
         self._stored = core.hold(function)
@@ -57,14 +62,14 @@ class TaskMap:
         self._arrived = threading.Condition()
         self._frames: dict[int, TaskResults] = {}
         """Results that were not taken, by the id of their first task."""
-        self._blocks: deque[tuple[int, int, int]] = deque()
-        """First task, number of tasks and bytes of each block of which results were not taken, in order."""
+        self._blocks: deque[tuple[int, _MapBlock]] = deque()
+        """First task of each block of which results were not taken, in order."""
+        self._block_tasks = BLOCK_TASKS
         self._untaken = 0
         self._untaken_bytes = 0
         self._exhausted = False
         self._failure: BaseException | None = None
         """What ended the items, or the connection, before their end."""
-        self._lost: BaseException | None = None
         self._abandoned = False
         self._done = self._failed = 0
         """Tasks that were answered; of these, those without a result."""
@@ -74,7 +79,7 @@ class TaskMap:
         from hal.client.sessions.progress import Progress, ProgressDisplay, length_of
 
         total = length_of(iterables)
-        return ProgressDisplay(self._core.session, title, lambda: Progress(self._done, self._failed, total))
+        return ProgressDisplay(self._session, title, lambda: Progress(self._done, self._failed, total))
 
     def fill(self) -> None:
         """Send items until the window is full or there are no more.
@@ -83,18 +88,21 @@ class TaskMap:
             SessionLost: the connection is gone.
             RuntimeError: the session was shut down.
         """
-        core = self._core
         while not self._exhausted and self._untaken < WINDOW_TASKS and self._untaken_bytes < WINDOW_BYTES:
+            core, stored = self._next_core()
             if not core.has_room(BLOCK_TASKS):
                 return
-            parts = self._next_parts()
+            parts = self._next_parts(core)
             if parts:
-                block = _MapBlock(self, parts, self._stored)
-                size = block.size
-                first = core.submit_block(self._stored, parts, take_used(), self._options, block)
-                self._blocks.append((first, len(parts), size))
-                self._untaken += len(parts)
-                self._untaken_bytes += size
+                block = _MapBlock(self, core, parts, stored)
+                first = core.submit_block(stored, parts, take_used(), self._options, block)
+                self._blocks.append((first, block))
+                self._untaken += block.tasks
+                self._untaken_bytes += block.size
+
+    def _next_core(self) -> tuple[SessionCore, Stored]:
+        """Where the next block is sent, and the function there."""
+        return self._core, self._stored
 
     def results(self) -> Iterator[Any]:
         """Yield the results, in the order of the items.
@@ -120,17 +128,17 @@ class TaskMap:
                 if not self._blocks:
                     if self._exhausted:
                         break
-                    self._core.wait_for_room(BLOCK_TASKS)
+                    self._next_core()[0].wait_for_room(BLOCK_TASKS)
                     continue
-                first, count, size = self._blocks[0]
-                taken = 0
+                first, block = self._blocks[0]
+                taken, count = 0, block.tasks
                 while taken < count:
-                    frame = self._take(first + taken)
-                    yield values_of(frame, self._core.exchange)
+                    frame = self._take(block.offset + first + taken, block)
+                    yield values_of(frame, block.core.exchange)
                     taken += len(frame.statuses)
                 self._blocks.popleft()
                 self._untaken -= count
-                self._untaken_bytes -= size
+                self._untaken_bytes -= block.size
             if self._failure is not None:
                 raise self._failure
         finally:
@@ -138,11 +146,11 @@ class TaskMap:
             if self._display is not None:
                 self._display.close()
 
-    def _next_parts(self) -> list[bytes]:
+    def _next_parts(self, core: SessionCore) -> list[bytes]:
         """Encode the items of the next block."""
         parts: list[bytes] = []
         size, since = 0, 0.0
-        clock, exchange, client = time.perf_counter, self._core.exchange, self._core.number
+        clock, exchange, client, most = time.perf_counter, core.exchange, core.number, self._block_tasks
         try:
             for item in self._items:
                 data = encode_value(item, exchange, client)
@@ -152,7 +160,7 @@ class TaskMap:
                     return parts
                 if len(parts) == 1:
                     since = clock()
-                elif len(parts) >= BLOCK_TASKS or clock() - since > BLOCK_S:
+                elif len(parts) >= most or clock() - since > BLOCK_S:
                     return parts
                 if size >= BLOCK_BYTES:
                     return parts
@@ -161,31 +169,35 @@ class TaskMap:
         self._exhausted = True
         return parts
 
-    def receive(self, frame: TaskResults) -> None:
-        """Keep results until they are taken."""
+    def receive(self, frame: TaskResults, offset: int = 0) -> None:
+        """Keep results until they are taken.
+
+        Args:
+            offset: see `_MapBlock`.
+        """
         if self._abandoned:
             return
         count = len(frame.statuses)
         self._done += count
         self._failed += count - frame.statuses.count(TaskStatus.DONE)
         with self._arrived:
-            self._frames[frame.block + frame.index] = frame
+            self._frames[offset + frame.block + frame.index] = frame
             self._arrived.notify()
 
-    def lose(self, error: BaseException) -> None:
-        """There will be no more results."""
+    def lose(self, block: _MapBlock, error: BaseException) -> None:
+        """There will be no more results of a block."""
         with self._arrived:
-            self._lost = error
+            block.lost = error
             self._arrived.notify()
 
-    def _take(self, task: int) -> TaskResults:
+    def _take(self, task: int, block: _MapBlock) -> TaskResults:
         frame = self._frames.pop(task, None)
         if frame is not None:
             return frame
         with waiting(), self._arrived:
             while (frame := self._frames.pop(task, None)) is None:
-                if self._lost is not None:
-                    raise self._lost
+                if block.lost is not None:
+                    raise block.lost
                 left = None if self._deadline is None else self._deadline - time.monotonic()
                 if left is not None and left <= 0:
                     raise TimeoutError
@@ -194,26 +206,42 @@ class TaskMap:
 
     def _abandon(self) -> None:
         self._abandoned = True
-        self._core.let_go(self._stored)
+        self._let_go()
         self._frames.clear()
-        if self._blocks:
-            self._core.cancel([(first, count) for first, count, _ in self._blocks], wait=False)
+        by_core: dict[SessionCore, list[tuple[int, int]]] = {}
+        for first, block in self._blocks:
+            by_core.setdefault(block.core, []).append((first, block.tasks))
+        for core, ranges in by_core.items():
+            core.cancel(ranges, wait=False)
+
+    def _let_go(self) -> None:
+        """The function is not needed any more."""
+        self._core.let_go(self._stored)
 
 
 class _MapBlock:
-    """Tasks of one frame of a map."""
+    """Tasks of one frame of a map.
 
-    __slots__ = ("_map", "files", "left", "size", "stored")
+    Attributes:
+        core: where it was sent.
+        offset: added to its ids, which are only unique there.
+        lost: why there will be no more results.
+    """
 
-    def __init__(self, of: TaskMap, parts: list[bytes], stored: Stored) -> None:
+    __slots__ = ("_map", "core", "files", "left", "lost", "offset", "size", "stored", "tasks")
+
+    def __init__(self, of: TaskMap, core: SessionCore, parts: list[bytes], stored: Stored) -> None:
         self._map = of
-        self.left = len(parts)
+        self.core = core
+        self.offset = core.shard << OFFSET_BITS
+        self.lost: BaseException | None = None
+        self.left = self.tasks = len(parts)
         self.files = parts[-1:] if parts[-1][0] == MARK else []
         self.size = sum(map(len, parts)) + (size_of(parts[-1]) if self.files else 0)
         self.stored = stored
 
     def receive(self, frame: TaskResults) -> None:
-        self._map.receive(frame)
+        self._map.receive(frame, self.offset)
 
     def lose(self, error: BaseException) -> None:
-        self._map.lose(error)
+        self._map.lose(self, error)

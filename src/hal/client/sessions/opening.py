@@ -26,6 +26,7 @@ from hal.client.sessions.demand import KEEP_S, Overseer, Wanted
 from hal.client.sessions.job_labels import BROKER, PART_LABEL, SESSION_LABEL, SHAPE_LABEL, SLOTS
 from hal.client.sessions.kept import FILE, forget, kept_session
 from hal.client.sessions.listing import SessionInfo, file_of, my_session, sessions_of
+from hal.client.sessions.shards import Balance, ShardedSession, close_all, connect_shards
 from hal.client.sessions.slot_groups import SlotGroup, cancel_all
 from hal.core.model.errors import ConflictError, HALError, NotFoundError, SpecError, TimedOutError, UnreachableError
 from hal.core.model.facts import NODE_LABEL
@@ -33,17 +34,19 @@ from hal.core.model.units import parse_size
 from hal.runtime.identity import boot_id
 from hal.runtime.privacy import make_private
 from hal.runtime.session_file import (
+    MAX_SHARDS,
     SessionFile,
     durable_directory,
     new_session_file,
     parse_address,
     private_directory,
-    reached_at,
+    shards_at,
     write_session_file,
 )
 from hal.wire.frames.sessions import MAX_SHAPES, MAX_THREADS
 
 if TYPE_CHECKING:
+    from hal.client.addresses.address import Address
     from hal.client.job import Job
     from hal.client.sessions.machines import Spread
     from hal.client.sync_client import Client
@@ -51,6 +54,10 @@ if TYPE_CHECKING:
 
 OPENER: Final = "opener"
 """The key of the client that opens a durable session, or opens it again."""
+SLOTS_PER_BROKER: Final = 1_000
+APART_LABEL: Final = "app/hal-session"
+"""Of brokers, by which those of one session keep away from each other."""
+COLLECTOR_SOCKET: Final = "observability-wire.sock"
 END_S: Final = 60.0
 """How long a broker that is being replaced is waited for, to tell it that the session is over."""
 ENDED_S: Final = 15.0
@@ -122,12 +129,16 @@ class OpenedSession(Session):
         name: str,
         broker: Job,
         groups: Sequence[SlotGroup],
-        core: SessionCore,
+        core: Any,
         overseer: Overseer,
         forget: Callable[[], None] | None = None,
         found: bool = False,
     ) -> None:
-        """Use `Client.session`."""
+        """Use `Client.session`.
+
+        Args:
+            core: what the class below is made of: a connection, or the balance between several.
+        """
         super().__init__(core)
         self.name, self.broker = name, broker
         self.groups = {group.shape: group for group in groups}
@@ -174,7 +185,8 @@ class OpenedSession(Session):
         with self._ending:
             self._over = True
         self._overseer.leave()
-        self._core.leave()
+        for core in self._cores:
+            core.leave()
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Accept nothing more, and end the session once all tasks have ended: both its jobs end, which this waits for.
@@ -197,7 +209,7 @@ class OpenedSession(Session):
                 return
             self._over = True
             super().shutdown(wait=True)
-            if self._found or (self._overseer.durable and not self._core.finished):
+            if self._found or (self._overseer.durable and not all(core.finished for core in self._cores)):
                 self._overseer.leave()
                 return
             told = self._tell_end()
@@ -225,6 +237,10 @@ class OpenedSession(Session):
         return told
 
 
+class OpenedShards(OpenedSession, ShardedSession):
+    """One with several brokers."""
+
+
 def open_session(
     client: Client,
     slots: int | tuple[int, int],
@@ -240,11 +256,14 @@ def open_session(
     worker_memory: int | str | None = None,
     initializer: Callable[..., object] | None = None,
     initargs: tuple[Any, ...] = (),
+    shards: int = 0,
+    slots_per_broker: int = SLOTS_PER_BROKER,
 ) -> OpenedSession:
     """See `Client.session`; the client is the session's own."""
     _check_keywords("session", options, SlotOptions.__annotations__)
     asked = _shapes(slots, threads, worker_memory, options, shapes or {})
-    start = partial(SessionCore, initializer=initializer, arguments=initargs)
+    several = _number_of_shards(asked, shards, slots_per_broker)
+    start = partial(_start, initializer=initializer, arguments=initargs)
     name = name or f"session-{secrets.token_hex(4)}"
     user = client.call(access_calls.who_am_i()).user
     if live := sessions_of(client.jobs(label={SESSION_LABEL: name}, user=user)):
@@ -253,35 +272,48 @@ def open_session(
         if (found := _come_back(client, live[0], timeout, start, asked, keep)) is not None:
             return found
     here, alone = _nodes_here(client, durable=durable)
-    spread = None if alone or durable else _spread(client, user)
+    if not (alone or durable) and several > 1:
+        here = []  # its brokers run where HAL lets them
     directory = durable_directory(client.address.named, name) if durable else private_directory() if here else None
     kept = kept_session(directory) if durable and directory is not None else None
+    spread = None if alone and not (kept and kept.authority) else _spread(client, user)
     jobs: list[Job] = []
     groups: list[SlotGroup] = []
     try:
         session = kept or new_session_file(
             directory or Path("/"), name=name, linger_s=linger, passing=True, durable=durable
         )
-        session = structs.replace(session, shapes=tuple(shape for shape in asked if shape))
+        shapes_of_it = tuple(shape for shape in asked if shape)
+        session = structs.replace(session, shapes=shapes_of_it, collector=_collector(client.address))
+        if kept is None:
+            session = structs.replace(session, shards=several if several > 1 else 0)
         parse_address(session.listen[0])
         brokers, more = session, dict[str, Any]()
         if spread is not None:
-            session, brokers, more = spread.store(session, elsewhere=directory is None)
+            session, brokers, more = spread.store(
+                session, elsewhere=directory is None, kept=directory if durable else None
+            )
         file = "" if spread is None else spread.brokers_file
+        common = _common(name, BROKER, "", here, options)
+        if session.shards:
+            more["array"] = session.shards
+            if not here:
+                more["prefer_apart"] = f"{APART_LABEL}@node"  # each has work for a core
+                common["labels"][APART_LABEL] = BROKER
         if directory is not None:
             make_private(directory)
             write_session_file(directory / FILE, structs.replace(brokers, linger_s=linger))
             file = str(directory / FILE)
         broker = client.submit([python, "-m", "hal.daemons.broker", "--session", file],
-            **_common(name, BROKER, "", here, options), **more, request={"cpu": 0, "memory": BROKER_MEMORY},
+            **common, **more, request={"cpu": 0, "memory": BROKER_MEMORY},
             retries=RETRIES if durable else 0,
         )  # fmt: skip
         jobs.append(broker)
         words, secret = ["--session", file], dict[str, Any]()
         if spread is not None:
-            address_of_broker = spread.address(broker, name, timeout)
-            session = reached_at(session, address_of_broker)
-            words, here = ["--session", spread.file, "--dial", address_of_broker], []
+            addresses = spread.addresses(broker, name, timeout, session.shards or 1)
+            session = shards_at(session, addresses)
+            words, here = ["--session", spread.file, *(word for one in addresses for word in ("--dial", one))], []
             secret = {"secrets": [spread.name]}
         for shape, one in asked.items():
             group = _new_group(
@@ -289,8 +321,8 @@ def open_session(
             )
             groups.append(group)
             group.begin(max(one.least, 0 if shape else 1))
-        core = _connected(session, broker, timeout, OPENER if durable else "", start)
-        overseer = Overseer(session, groups, core.give_up)
+        cores = _connected(session, broker, timeout, OPENER if durable else "", start)
+        opened = _opened(session, name, broker, groups, cores, spread.remove if spread is not None else None)
     except BaseException:
         cancel_all([*jobs, *(group.job for group in groups if group.job is not None)])
         if kept is None and directory is not None:
@@ -298,8 +330,73 @@ def open_session(
         if spread is not None:
             spread.remove()
         raise
+    return opened
+
+
+def _collector(address: Address) -> str:
+    """The socket of the collector beside that of the controller, whether there is one now or not; '': the controller is
+    reached otherwise."""
+    known = address.home.known_socket_dir() if address.home is not None else None
+    return str(known / COLLECTOR_SOCKET) if known is not None else ""
+
+
+def _number_of_shards(asked: Mapping[str, _Shape], shards: int, slots_per_broker: int) -> int:
+    """How many brokers a session with these shapes has.
+
+    Args:
+        shards: so many; 0: as many as its slots need.
+    Raises:
+        SpecError: that is out of bounds.
+    """
+    if not 0 <= shards <= MAX_SHARDS:
+        raise SpecError(f"{shards} shards of a session", hint=f"between 1 and {MAX_SHARDS}; 0: as its slots need")
+    if slots_per_broker < 1:
+        raise SpecError(f"{slots_per_broker} slots of a broker", hint="one at least")
+    slots = sum(one.most * one.threads for one in asked.values())
+    found = shards or -(-slots // slots_per_broker)
+    if found > MAX_SHARDS:
+        raise SpecError(
+            f"{slots} slots at {slots_per_broker} a broker need {found} brokers", hint=f"at most {MAX_SHARDS}"
+        )
+    return found
+
+
+def _start(session: SessionFile, **more: Any) -> Sequence[SessionCore]:
+    """Connect to all brokers of a session."""
+    return connect_shards(session, **more) if session.shards else (SessionCore(session, **more),)
+
+
+def _opened(
+    session: SessionFile,
+    name: str,
+    broker: Job,
+    groups: Sequence[SlotGroup],
+    cores: Sequence[SessionCore],
+    forget: Callable[[], None] | None,
+    *,
+    found: bool = False,
+) -> OpenedSession:
+    """Begin to oversee a session.
+
+    Args:
+        cores: connections to its brokers.
+        forget, found: as for `OpenedSession`.
+    Raises: as `Overseer`.
+    """
+
+    def give_up(reason: str) -> None:
+        for core in cores:
+            core.give_up(reason)
+
+    if session.shards:
+        balance = Balance(session, cores)
+        overseer = Overseer(session, groups, give_up, balance.note_slots)
+        opened: OpenedSession = OpenedShards(name, broker, groups, balance, overseer, forget, found)
+    else:
+        overseer = Overseer(session, groups, give_up)
+        opened = OpenedSession(name, broker, groups, cores[0], overseer, forget, found)
     overseer.begin()
-    return OpenedSession(name, broker, groups, core, overseer, spread.remove if spread is not None else None)
+    return opened
 
 
 def _check_keywords(what: str, given: Mapping[str, Any], known: Mapping[str, Any]) -> None:
@@ -405,7 +502,11 @@ def _common(name: str, part: str, shape: str, here: Sequence[str], options: Mapp
     return {
         **{key: options[key] for key in same if key in options},
         "name": name,
-        "labels": {SESSION_LABEL: name, PART_LABEL: part, **({SHAPE_LABEL: shape} if shape else {})},
+        "labels": {
+            SESSION_LABEL: name,
+            PART_LABEL: part,
+            **({SHAPE_LABEL: shape} if shape else {}),
+        },
         "constraints": [
             *(constraints if part == SLOTS else ()),
             *([f"{NODE_LABEL}={'|'.join(here)}"] if here else ()),
@@ -441,9 +542,9 @@ def _connected(
     broker: Job,
     timeout: float,
     key: str = "",
-    start: Callable[..., SessionCore] = SessionCore,
-) -> SessionCore:
-    """Wait until the broker listens.
+    start: Callable[..., Sequence[SessionCore]] = _start,
+) -> Sequence[SessionCore]:
+    """Wait until the broker listens; if there are several, all of them.
 
     Args:
         key: of a client of a durable session.
@@ -457,7 +558,11 @@ def _connected(
     deadline_s = asked_s + timeout
     while True:
         try:
-            return start(session, client=key)
+            cores = start(session, client=key)
+            if len(cores) == (session.shards or 1):
+                return cores
+            close_all(cores)
+            raise UnreachableError(f"{len(cores)} of {session.shards} brokers answer")
         except UnreachableError as error:
             now_s = time.monotonic()
             if now_s > deadline_s:
@@ -485,7 +590,7 @@ def _come_back(
     client: Client,
     found: SessionInfo,
     timeout: float,
-    start: Callable[..., SessionCore],
+    start: Callable[..., Sequence[SessionCore]],
     asked: Mapping[str, _Shape],
     keep: float,
 ) -> OpenedSession | None:
@@ -508,7 +613,7 @@ def _found(
     found: SessionInfo,
     key: str,
     timeout: float,
-    start: Callable[..., SessionCore] = SessionCore,
+    start: Callable[..., Sequence[SessionCore]] = _start,
     asked: Mapping[str, _Shape] | None = None,
     keep: float = KEEP_S,
     *,
@@ -530,22 +635,34 @@ def _found(
     jobs = {one.shape: client.job(one.job) for one in found.shapes}
     groups = [_group_of(client, name, shape, job) for shape, job in jobs.items()]
     for shape, wanted in (asked or {}).items():
-        if shape in session.shapes and shape not in jobs and "" in jobs:
-            spec = jobs[""].refresh().spec or {}
-            words = list(spec["command"])
-            words = words[: words.index("--session") + (4 if "--dial" in words else 2)]
-            more = {"secrets": spec["secrets"]} if spec.get("secrets") else {}
+        if shape in ("", *session.shapes) and shape not in jobs:
+            words, more = _worker_words(client, name, broker, session)
             here = [] if more else _nodes_here(client, durable=True)[0]
-            groups.append(_new_group(client, name, broker, shape, wanted, words, more, here, keep))
-    core = _connected(session, broker, timeout, key, start) if timeout else start(session, client=key)
-    overseer = Overseer(session, groups, core.give_up)
-    overseer.begin()
+            group = _new_group(client, name, broker, shape, wanted, words, more, here, keep)
+            if not shape:
+                group.begin(max(wanted.least, 1))
+            groups.append(group)
+    cores = _connected(session, broker, timeout, key, start) if timeout else start(session, client=key)
     forget_it = None
     if secrets:
         from hal.client.sessions.machines import Spread
 
         forget_it = Spread(client, next(iter(secrets))).remove
-    return OpenedSession(name, broker, groups, core, overseer, forget_it, not owned)
+    return _opened(session, name, broker, groups, cores, forget_it, found=not owned)
+
+
+def _worker_words(client: Client, name: str, broker: Job, session: SessionFile) -> tuple[list[str], dict[str, Any]]:
+    """The command of a worker of a session whose broker runs, and further keywords of `submit`."""
+    spec = broker.refresh().spec or {}
+    command = list(spec["command"])
+    words = [command[0], "-m", "hal.daemons.worker", "--session"]
+    if not spec.get("secrets"):
+        return [*words, command[command.index("--session") + 1]], {}
+    from hal.client.sessions.machines import Spread, secret_of
+
+    spread = Spread(client, secret_of(spec))
+    addresses = spread.addresses(broker, name, END_S, session.shards or 1)
+    return [*words, spread.file, *(word for one in addresses for word in ("--dial", one))], {"secrets": [spread.name]}
 
 
 def _group_of(client: Client, name: str, shape: str, job: Job) -> SlotGroup:

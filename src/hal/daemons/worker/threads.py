@@ -9,10 +9,19 @@ import threading
 from typing import NamedTuple
 
 from hal.core.model.errors import UnreachableError
+from hal.daemons.worker.course import Course
 from hal.daemons.worker.memory import MemoryBound, SharedObjects
-from hal.daemons.worker.worker import EXIT_BROKEN, EXIT_LEFT, EXIT_OVER, EXIT_RENEWED, Hello, Worker, open_session
+from hal.daemons.worker.worker import (
+    EXIT_BROKEN,
+    EXIT_LEFT,
+    EXIT_MOVED,
+    EXIT_OVER,
+    EXIT_RENEWED,
+    Hello,
+    Worker,
+    open_session,
+)
 from hal.runtime.last_words import Death, LastWords
-from hal.runtime.session_file import SessionFile
 from hal.runtime.worker_process import when_told_to_leave
 
 
@@ -30,15 +39,17 @@ class WorkerOptions(NamedTuple):
     most_memory: int = 0
 
 
-def run_threads(session: SessionFile, options: WorkerOptions, words: LastWords, death: Death | None) -> int:
+def run_threads(course: Course, options: WorkerOptions, words: LastWords, death: Death | None) -> int:
     """Run tasks until the session is over, or the worker leaves; returns the exit code.
 
     Args:
+        course: which broker is dialled; it changes when the worker is sent to another one.
         words: where the number of each thread is left for the process that replaces this one.
         death: how the one ended that this one replaces.
     Raises: as `open_session`.
     """
     workers: list[Worker] = []
+    session, dial_s = course.session, course.dial_s
 
     def leave() -> None:
         for worker in workers:
@@ -50,12 +61,13 @@ def run_threads(session: SessionFile, options: WorkerOptions, words: LastWords, 
         first = workers[0].number if workers else 0
         hello = Hello(options.shape, first, former[at] if at < len(former) else 0, death)
         try:
-            link, opened = open_session(session, hello)
+            link, opened = open_session(session, hello, dial_s)
         except UnreachableError:
             if not workers:
                 raise
             return EXIT_BROKEN
         workers.append(Worker(link, opened, session, objects, bound))
+    course.arrive()
     words.begin([worker.number for worker in workers])
     when_told_to_leave(leave)
     codes: list[int] = []
@@ -75,4 +87,11 @@ def run_threads(session: SessionFile, options: WorkerOptions, words: LastWords, 
     run(workers[0])
     for thread in others:
         thread.join()
-    return next((code for code in (EXIT_BROKEN, EXIT_OVER, EXIT_RENEWED) if code in codes), EXIT_LEFT)
+    found = next((code for code in (EXIT_BROKEN, EXIT_OVER, EXIT_MOVED, EXIT_RENEWED) if code in codes), EXIT_LEFT)
+    if found == EXIT_MOVED:
+        shard = max(worker.moves_to for worker in workers)
+        if shard >= 0:
+            course.move(shard)
+        else:
+            course.go_on(over=True)
+    return found

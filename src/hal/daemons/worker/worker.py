@@ -42,9 +42,11 @@ from hal.wire.frames.sessions import (
     MAX_DEATH,
     SESSION_CLOSED,
     SESSIONS,
+    SHARD_CLOSED,
     SLOT_RETIRED,
     DropObjects,
     LeaveSlot,
+    MoveSlot,
     OpenSession,
     RecallTasks,
     RunTasks,
@@ -61,7 +63,6 @@ from hal.wire.roles import Role
 
 DIAL_S: Final = 10.0
 DIAL_FOR_S: Final = 60.0
-"""A broker that nobody reaches for so long is given up."""
 DIAL_TRIES: Final = 1_000
 DIAL_PAUSE_S: Final = 0.02
 """A broker that does not listen yet is dialled again so often."""
@@ -77,6 +78,8 @@ EXIT_BROKEN: Final = 76
 """Of the process that runs tasks: its connection broke, and another one should try."""
 EXIT_LEFT: Final = 75
 """Of a worker that gives its place back (EX_TEMPFAIL)."""
+EXIT_MOVED: Final = 79
+"""Of the process that runs tasks: another one is to dial another broker of the session."""
 EXIT_RENEWED: Final = 78
 """Of the process that runs tasks: it uses too much memory, and another one is to take its place."""
 MAX_STATES: Final = 1 << 17
@@ -110,9 +113,11 @@ class Hello(NamedTuple):
     death: Death | None = None
 
 
-def open_session(session: SessionFile, hello: Hello) -> tuple[Link, SessionOpened]:
+def open_session(session: SessionFile, hello: Hello, dial_s: float = DIAL_FOR_S) -> tuple[Link, SessionOpened]:
     """Dial the session's broker, again if it does not listen yet, or dies before it answers.
 
+    Args:
+        dial_s: a broker that nobody reaches for so long is given up.
     Raises:
         UnreachableError: none answers.
         HALError: it refuses this process.
@@ -123,7 +128,7 @@ def open_session(session: SessionFile, hello: Hello) -> tuple[Link, SessionOpene
             return _open(session, hello)
         except UnreachableError as error:
             last = error
-        if time.monotonic() - began_s > DIAL_FOR_S:
+        if time.monotonic() - began_s >= dial_s:
             break
         time.sleep(DIAL_PAUSE_S)
     raise last
@@ -139,7 +144,7 @@ def _open(session: SessionFile, said: Hello) -> tuple[Link, SessionOpened]:
         token=session.token,
         name=f"{os.environ.get('HAL_NODE') or os.uname().nodename}:{os.getppid()}"[:256],
         pid=os.getpid(),
-        task=_task(),
+        task=task_of_job(),
         shape=said.shape,
         first=said.first,
         former=said.former,
@@ -159,7 +164,7 @@ def _open(session: SessionFile, said: Hello) -> tuple[Link, SessionOpened]:
     raise UnreachableError("the broker closed the connection")
 
 
-def _task() -> int:
+def task_of_job() -> int:
     """Which task of the session's job this is; 0 outside one."""
     text = os.environ.get("HAL_TASK", "")
     return int(text) if text.isascii() and text.isdigit() else 0
@@ -242,6 +247,10 @@ class Worker:
         """The broker said that the session is over."""
         self._retired = False
         """The broker said that it should give its place back."""
+        self.moves_to = -1
+        """The number of the broker to which this one has sent it; -1: to none."""
+        self.closed = False
+        """The broker said that it ends, but not the session."""
         self._forked = False
 
     def run(self) -> int:
@@ -260,6 +269,8 @@ class Worker:
     def _exit_code(self) -> int:
         if self._in_order:
             return EXIT_OVER
+        if self.moves_to >= 0 or self.closed:
+            return EXIT_MOVED
         if self._retired and self._bound.passed:
             return EXIT_RENEWED
         return EXIT_LEFT if self._retired else EXIT_BROKEN
@@ -377,9 +388,12 @@ class Worker:
                 case RecallTasks():
                     self._return_tasks_of(self._current, *self._runs)
                     self._send(TasksReturned(run=0, index=0))
+                case MoveSlot():
+                    self.moves_to, self._ended = frame.shard, True
                 case Goodbye():
                     self._in_order = frame.code == SESSION_CLOSED
                     self._retired = frame.code == SLOT_RETIRED
+                    self.closed = frame.code == SHARD_CLOSED
                     self._ended = True
         if self._ended:  # nobody waits for what has not begun
             for run in (self._current, *self._runs):

@@ -258,7 +258,7 @@ SCHEDULER: Final = Board(
 NODES: Final = Board(
     uid="hal-nodes",
     title="HAL: nodes",
-    text="What nodes and their GPUs use, as their agents send it to the collector.",
+    text="What nodes and their GPUs use, and what sessions do, as agents and brokers send it to the collector.",
     rows=(
         Row(
             title="Nodes",
@@ -341,6 +341,26 @@ NODES: Final = Board(
                     title="Temperature",
                     asks=(("hal_node_gpu_temperature_celsius", "{{node}}: {{gpu}}"),),
                     unit="celsius",
+                ),
+            ),
+        ),
+        Row(
+            title="Sessions",
+            panels=(
+                Panel(
+                    title="Tasks of sessions that ended",
+                    asks=((f"sum by (status) (rate(hal_sessions_tasks_total[{RATE}]))", "{{status}}"),),
+                    unit="ops",
+                    stacked=True,
+                ),
+                Panel(
+                    title="Slots",
+                    asks=(("sum(hal_sessions_slots)", "there"), ("sum(hal_sessions_slots_busy)", "busy")),
+                ),
+                Panel(
+                    title="From a task's coming to its report",
+                    asks=quantiles("hal_sessions_task_latency_seconds"),
+                    unit="s",
                 ),
             ),
         ),

@@ -30,6 +30,7 @@ from hal.wire.frames.sessions import (
     SLOT_RETIRED,
     CancelTasks,
     DropObjects,
+    MoveSlot,
     RecallTasks,
     RunTasks,
     SessionNumbers,
@@ -450,7 +451,7 @@ class Broker:
         """A slot has reported: it is sent more if it has little, or leaves if it has nothing and is to leave."""
         if slot.leaving:
             if not slot.runs and not slot.recalling:
-                self._send(slot.outbox, Goodbye(code=SLOT_RETIRED, reason="it gives its place back"))
+                self._send(slot.outbox, slot.moves or Goodbye(code=SLOT_RETIRED, reason="it gives its place back"))
         elif slot.expected_us < AHEAD_US and not slot.recalling and not slot.late:
             slot.pool.hungry[slot] = None
 
@@ -575,17 +576,25 @@ class Broker:
         """Of all slots of a shape but `keep` tell those to leave that have no task, those first that leave first
         anyway. The slots of one process leave together."""
         pool = self._pools.get(shape)
+        here = sum(slot.pool is pool and not slot.leaving for slot in self.slots.values())
+        self._send_away(here - keep, pool)
+
+    def move(self, count: int, shape: str, shard: int) -> None:
+        """Tell so many slots of a shape to go to another broker of the session, as `retire` does it."""
+        self._send_away(count, self._pools.get(shape), MoveSlot(shard=shard))
+
+    def _send_away(self, count: int, pool: Pool | None, moves: MoveSlot | None = None) -> None:
         workers: dict[int, list[Slot]] = {}
         for slot in self.slots.values():
             if slot.pool is pool and not slot.leaving:
                 workers.setdefault(slot.worker, []).append(slot)
-        spare = sum(map(len, workers.values())) - keep
         idle = [slots for slots in workers.values() if not any(slot.runs or slot.keys for slot in slots)]
         for slots in sorted(idle, key=_task_of_first, reverse=True):
-            if spare < len(slots):
+            if count < len(slots):
                 break
-            spare -= len(slots)
+            count -= len(slots)
             for slot in slots:
+                slot.moves = moves
                 self.leave(slot)
 
     def leave(self, slot: Slot) -> None:

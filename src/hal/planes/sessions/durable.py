@@ -172,6 +172,10 @@ class DurableClients:
             self._journal.append(Kind.CLIENT, client.submitter.number, key.encode())
         return client
 
+    def after_commit(self, call: Callable[[], None]) -> None:
+        """Call this once all that clients have sent so far is on the disk."""
+        self._journal.after_commit(call)
+
     def receive(self, client: DurableClient, frame: Frame, now_ms: int) -> None:
         """Act on a frame of a client, unless it was received before.
 

@@ -31,8 +31,10 @@ from hal.wire.frames.sessions import (
     DropObjects,
     EndSession,
     LeaveSlot,
+    MoveSlots,
     OpenSession,
     RetireSlots,
+    SessionNumbers,
     SessionOpened,
     StoreObject,
     SubmitTasks,
@@ -124,6 +126,15 @@ class BrokerService:
         assert self._terms.journal is not None
         self.broken = f"the journal {self._terms.journal.label} cannot be written: {error.strerror or error}"
         self._runtime.stop(self.broken)
+
+    def numbers(self, *, each: bool = False) -> SessionNumbers:
+        """How the session goes.
+
+        Args:
+            each: of each slot, too.
+        """
+        now_ms = self._runtime.monotonic_ms()
+        return self.broker.numbers(now_ms, now_ms - self._since_ms, each=each)
 
     @property
     def keeps_results(self) -> bool:
@@ -231,13 +242,14 @@ class BrokerService:
                         broker.cancel(submitter, frame)
                     case AskNumbers():
                         submitter.asks = True
-                        now_ms = self._runtime.monotonic_ms()
-                        outflow.send_nowait(broker.numbers(now_ms, now_ms - self._since_ms, each=frame.slots))
+                        outflow.send_nowait(self.numbers(each=frame.slots))
                     case AskFailures():
                         found = broker.measures.failures(self._runtime.monotonic_ms(), frame.tag, frame.function)
                         outflow.send_nowait(found)
                     case RetireSlots():
                         broker.retire(frame.keep, frame.shape)
+                    case MoveSlots():
+                        broker.move(frame.count, frame.shape, frame.shard)
                     case EndSession():
                         self.ended = True
                         self._runtime.stop("a client has ended the session")
@@ -257,8 +269,12 @@ class BrokerService:
         former, client.outbox = client.outbox, None
         if isinstance(former, _Outbox):
             former.close(Goodbye(code=CLIENT_REPLACED, reason="another process has come as this client"))
-        connection.send_nowait(self._welcome(client.submitter.number))
-        client.attach(outbox)
+
+        def welcome() -> None:
+            outbox.send_nowait(self._welcome(client.submitter.number))
+            client.attach(outbox)
+
+        clients.after_commit(welcome)  # it comes back by its number
         acknowledging = False
 
         def acknowledge() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hal.planes.sessions.blocks import Block, Run
 from hal.planes.sessions.pools import Pool
 from hal.planes.sessions.submitters import Outbox
-from hal.wire.frames.sessions import TaskStatus
+from hal.wire.frames.sessions import MoveSlot, TaskStatus
 
 
 class Slot:
@@ -20,6 +20,7 @@ class Slot:
         worker: the number of the first slot of its process, which may have several: one for each of its threads.
         name: of the worker, for people.
         leaving: it gets nothing more.
+        moves: where it is sent, if it leaves for another broker of the session.
         runs: what it has, in the order in which it runs them.
         expected_us: how long all of that is expected to take.
         known: objects that it was sent.
@@ -46,6 +47,7 @@ class Slot:
         "late",
         "leaving",
         "mourned",
+        "moves",
         "name",
         "number",
         "outbox",
@@ -80,6 +82,7 @@ class Slot:
         self.excused = False
         self.late = False
         self.leaving = False
+        self.moves: MoveSlot | None = None
         self.tasks_done = 0
         self.busy_us = 0
         self.death: str | None = None

@@ -60,6 +60,8 @@ SESSION_PAUSES: Final = "session-pauses"
 """Code of the goodbye of a durable session's broker that was stopped: another one may take its place."""
 CLIENT_REPLACED: Final = "client-replaced"
 """Code of the goodbye to a client of a durable session when another process has come with its key."""
+SHARD_CLOSED: Final = "shard-closed"
+"""Of a goodbye: this broker ends; the session's others may go on."""
 SESSION_CLOSED: Final = "session-closed"
 """Code of the goodbye with which a broker ends a session: whoever receives it does not dial again."""
 
@@ -479,6 +481,23 @@ class RetireSlots(Frame, frozen=True, kw_only=True):
     """Of the slots that this is about."""
 
 
+class MoveSlots(Frame, frozen=True, kw_only=True):
+    """From a client of a session with several brokers: so many slots of a shape, of those that have no task, are to go
+    to another one."""
+
+    count: Count
+    shard: Count
+    """The number of that broker."""
+    shape: Shape = ""
+    """Of the slots that this is about."""
+
+
+class MoveSlot(Frame, frozen=True, kw_only=True):
+    """To a worker: dial another broker of the session; nothing more comes over this connection."""
+
+    shard: Count
+
+
 SessionFrame = (
     OpenSession
     | SessionOpened
@@ -508,6 +527,8 @@ SessionFrame = (
     | AskFailures
     | SessionFailures
     | RetireSlots
+    | MoveSlots
+    | MoveSlot
     | Goodbye
 )
 """What a broker, its clients and its workers may send each other."""

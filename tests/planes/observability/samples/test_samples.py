@@ -275,10 +275,10 @@ def test_a_wrong_clock_counts_as_now_and_what_is_older_than_the_newest_is_droppe
 def test_prometheus_sees_nodes_and_other_processes_and_no_attempts(tmp_path: Path) -> None:
     async def main(runtime: Runtime, samples: Samples) -> None:
         samples.take(Source().at(runtime, {"load": 0.5, "42.0.1.0": 7}))
-        samples.take(Source("s1", Role.BROKER).at(runtime, {"cpu": 3}))
+        samples.take(Source("s1", Role.SERVICE).at(runtime, {"cpu": 3}))
         text = exposition(samples.sources(), {"samples": samples.health()}, runtime.now_ms())
         assert 'hal_node_load{node="n1",window="1m"} 0.5\n' in text
-        assert 'hal_node_cpu_seconds_total{source="broker:s1",mode="user"} 3\n' in text
+        assert 'hal_node_cpu_seconds_total{source="service:s1",mode="user"} 3\n' in text
         assert "# TYPE hal_node_cpu_seconds_total counter\n" in text
         assert "42.0.1.0" not in text
         assert exposition(samples.sources(), {}, runtime.now_ms() + 61_000) == ""

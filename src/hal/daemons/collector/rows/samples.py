@@ -201,7 +201,8 @@ async def _check_attempt(collector: Collector, call: Call, attempt: str) -> None
 async def get_metrics(collector: Collector, call: Call) -> Response[bytes]:
     """Pushed metrics, for Prometheus."""
     health = {name: part.values for name, part in collector.health().items()}
-    text = exposition(_samples(collector).sources(), health, collector.runtime.now_ms())
+    samples, runtime = _samples(collector), collector.runtime
+    text = exposition(samples.sources(), health, runtime.now_ms(), samples.brokers.sums(runtime.monotonic_ms()))
     return Response(content=text.encode(), media_type=EXPOSITION)
 
 

@@ -34,8 +34,8 @@ class SourceColumns:
         former, former_ms: the same of the value before that.
     """
 
-    def __init__(self, name: str, *, is_node: bool) -> None:
-        self.name, self.is_node = name, is_node
+    def __init__(self, name: str, *, is_node: bool, is_broker: bool = False) -> None:
+        self.name, self.is_node, self.is_broker = name, is_node, is_broker
         self.series: list[Series] = []
         self.heard_ms = 0
         """When values came last, by this process's clock."""

@@ -77,11 +77,36 @@ OF_ATTEMPTS: Final = (
         unit="joules",
     ),
 )
+_QUEUE: Final = Label("queue", "a queue", 1_000)
+_STATUS: Final = Label("status", "`done`, `failed`, or another end of tasks", 8)
+
+
+def _of_sessions(kind: Kind, name: str, text: str, *labels: Label, unit: str = "") -> Metric:
+    return Metric(
+        name=f"hal_sessions_{name}", kind=kind, text=text, unit=unit, labels=(_QUEUE, *labels), classic=(0, LATENCIES)
+    )
+
+
+LATENCIES: Final = 22
+"""Buckets of latencies end at 2 to this power, in milliseconds."""
+OF_SESSIONS: Final = (
+    _of_sessions(_G, "brokers", "Brokers of sessions that send numbers."),
+    _of_sessions(_G, "clients", "Connections of clients to them."),
+    _of_sessions(_G, "slots", "Slots whose worker is connected."),
+    _of_sessions(_G, "slots_busy", "Slots that have a task."),
+    _of_sessions(_G, "tasks_waiting", "Tasks that no slot has."),
+    _of_sessions(_G, "tasks_unanswered", "Tasks that have not ended."),
+    _of_sessions(_C, "tasks_total", "Tasks that have ended, by how.", _STATUS),
+    _of_sessions(_C, "task_retries_total", "How often a task failed that ran again."),
+    _of_sessions(_C, "lost_workers_total", "How often a worker ended with tasks."),
+    _of_sessions(Kind.HISTOGRAM, "task_latency_seconds",
+                 "From when a task's block came until its worker reported it.", unit="seconds"),
+)  # fmt: skip
 PART: Final = Metric(
     name="hal_collector_part",
     kind=Kind.GAUGE,
     text="What a part of the collector says of itself; see GET /v1/health.",
     labels=(Label("part", "a part of the collector", 32), Label("value", "its name in the part's health", 256)),
 )
-TEXTS: Final = {metric.name: metric.text for metric in (*OF_NODES, PART)}
+TEXTS: Final = {metric.name: metric.text for metric in (*OF_NODES, *OF_SESSIONS, PART)}
 """By name, of what the collector shows."""

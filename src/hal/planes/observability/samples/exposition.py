@@ -1,6 +1,7 @@
 """Pushed metrics for Prometheus: the newest values of nodes and other sources, in its text format. Pure.
 
-Series of single attempts are left out: they are in HAL's own history, and would be new labels for each job.
+Series of single attempts are left out: they are in HAL's own history, and would be new labels for each job. Brokers of
+sessions are shown as their sum.
 """
 
 from __future__ import annotations
@@ -9,11 +10,13 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from hal.planes.observability.samples.broker_sums import Sum
 from hal.planes.observability.samples.columns import SourceColumns
 from hal.planes.observability.samples.declared import PART, TEXTS
 from hal.runtime.metrics.text import labels_text, number
 from hal.wire.frames.telemetry import SeriesKind
 
+HISTOGRAM: Final = "histogram"
 ATTEMPT: Final = "attempt"
 """The label of series of one attempt."""
 OLDEST_MS: Final = 60_000
@@ -21,16 +24,22 @@ OLDEST_MS: Final = 60_000
 
 
 def exposition(
-    sources: Iterable[SourceColumns], health: Mapping[str, Mapping[str, float | int | str]], now_ms: int
+    sources: Iterable[SourceColumns],
+    health: Mapping[str, Mapping[str, float | int | str]],
+    now_ms: int,
+    brokers: Iterable[Sum] = (),
 ) -> str:
     """Return the text of all metrics.
 
     Args:
         health: of the collector's parts, by name; numbers are shown.
+        brokers: sums over the brokers of sessions.
     """
     lines: dict[str, list[str]] = {}
-    kinds: dict[str, SeriesKind] = {}
+    kinds: dict[str, str] = {}
     for source in sources:
+        if source.is_broker:
+            continue
         who = ("node" if source.is_node else "source", source.name)
         for row, series in enumerate(source.series):
             value = float(source.newest[row])
@@ -45,6 +54,10 @@ def exposition(
             kinds[series.name] = series.kind
             labels = labels_text((who, *sorted(series.labels.items())))
             lines.setdefault(series.name, []).append(f"{series.name}{labels} {number(value)}")
+    for one in brokers:
+        family = _family(one.name)
+        kinds[family] = one.kind if family == one.name else HISTOGRAM
+        lines.setdefault(family, []).append(f"{one.name}{labels_text(one.labels)} {number(one.value)}")
     parts = [
         f"{PART.name}{labels_text((('part', part), ('value', name)))} {number(float(value))}"
         for part, values in health.items()
@@ -57,6 +70,14 @@ def exposition(
     for name in sorted(lines):
         found += [f"# HELP {name} {_help(name)}", f"# TYPE {name} {kinds[name]}", *lines[name]]
     return "".join(f"{line}\n" for line in found)
+
+
+def _family(name: str) -> str:
+    """The metric that a series belongs to: a histogram has three kinds of them."""
+    for end in ("_bucket", "_sum", "_count"):
+        if name.endswith(end) and name.removesuffix(end) in TEXTS:
+            return name.removesuffix(end)
+    return name
 
 
 def _help(name: str) -> str:

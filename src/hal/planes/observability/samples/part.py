@@ -20,6 +20,7 @@ from hal.core.model.samples_config import SamplesSection
 from hal.planes.observability.database import Database
 from hal.planes.observability.samples import store
 from hal.planes.observability.samples.blocks import Block, join, reduce
+from hal.planes.observability.samples.broker_sums import BrokerSums
 from hal.planes.observability.samples.columns import SourceColumns
 from hal.planes.observability.samples.store import FINE, HOURS, MINUTES, Written
 from hal.planes.observability.telemetry import ReceivedValues, Sender
@@ -52,6 +53,7 @@ class Samples:
         self._database = Database(runtime, directory / "samples.sqlite", store.MIGRATIONS)
         self._sources: OrderedDict[str, SourceColumns] = OrderedDict()
         """In the order in which their open blocks were written."""
+        self.brokers = BrokerSums(runtime.monotonic_ms())
         self._over: deque[Written] = deque()
         self._series = 0
         self._dropped = self._late = self._blocks_dropped = self._writes_failed = self._values = 0
@@ -61,13 +63,17 @@ class Samples:
 
     def take(self, got: ReceivedValues) -> None:
         """Take the values of one instant from one sender."""
+        if got.sender.role is Role.BROKER:
+            self.brokers.take(got, self._runtime.monotonic_ms())
         name = source_name(got.sender)
         source = self._sources.get(name)
         if source is None:
             if len(self._sources) >= MAX_SOURCES:
                 self._dropped += len(got.numbers)
                 return
-            source = self._sources[name] = SourceColumns(name, is_node=got.sender.role is Role.AGENT)
+            source = self._sources[name] = SourceColumns(
+                name, is_node=got.sender.role is Role.AGENT, is_broker=got.sender.role is Role.BROKER
+            )
         at_ms = got.at_ms if abs(got.at_ms - got.received_ms) <= MAX_SKEW_MS else got.received_ms
         if at_ms < source.last_ms():
             self._late += len(got.numbers)  # sent again after a lost connection, or the clock was set back
@@ -155,7 +161,7 @@ class Samples:
             "sources": len(self._sources),
             "series": self._series,
             "values": self._values,
-            "dropped_values": self._dropped,
+            "dropped_values": self._dropped + self.brokers.dropped,
             "late_values": self._late,
             "waiting_blocks": len(self._over),
             "dropped_blocks": self._blocks_dropped,
