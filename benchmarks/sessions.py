@@ -28,7 +28,7 @@ from msgspec.structs import replace
 from hal.client.session import open_session
 from hal.runtime.exchange import remove_exchange
 from hal.runtime.session_certificates import over_network
-from hal.runtime.session_file import new_session_file, private_directory, write_session_file
+from hal.runtime.session_file import new_session_file, private_directory, shards_of, write_session_file
 
 SLOTS: Final = 2
 TASKS: Final = 1_000_000
@@ -175,20 +175,32 @@ def measure_pool() -> None:
         say("pool-task-time-1ms", 100 * task_time(pool), "%")
 
 
-def started(file: Path, brokers: Path) -> Iterable[subprocess.Popen[str]]:
-    for daemon in ("broker", *["worker"] * SLOTS):
+def measure_shards(session: Executor, tasks: int) -> None:
+    """The same with two brokers, each with one of the workers."""
+    list(session.map(noop, range(10_000)))
+    say("shards-map", best(lambda: map_rate(session, tasks)), "tasks/s")
+    say("shards-submit", best(lambda: submit_rate(session, FUTURES)), "tasks/s")
+
+
+def started(file: Path, brokers: Path, shards: int = 1) -> Iterable[subprocess.Popen[str]]:
+    for daemon, task in (*(("broker", task) for task in range(shards)), *(("worker", task) for task in range(SLOTS))):
         its = brokers if daemon == "broker" else file
         argv = [sys.executable, "-m", f"hal.daemons.{daemon}", "--session", str(its)]
-        process = subprocess.Popen(argv, stdout=subprocess.PIPE if daemon == "broker" else None, text=True)
+        process = subprocess.Popen(
+            argv,
+            stdout=subprocess.PIPE if daemon == "broker" else None,
+            text=True,
+            env={**os.environ, "HAL_TASK": str(task)},
+        )
         if process.stdout is not None:
             process.stdout.readline()
         yield process
 
 
-def run_session(tasks: int, *, durable: bool = False, network: bool = False) -> None:
+def run_session(tasks: int, *, durable: bool = False, network: bool = False, shards: int = 0) -> None:
     directory = private_directory()
     file = brokers = directory / "session.json"
-    session_file = new_session_file(directory, durable=durable)
+    session_file = replace(new_session_file(directory, durable=durable), shards=shards)
     if network:
         with socket.create_server(("127.0.0.1", 0)) as found:
             address = f"tcp:127.0.0.1:{found.getsockname()[1]}"
@@ -196,10 +208,12 @@ def run_session(tasks: int, *, durable: bool = False, network: bool = False) -> 
         brokers, session_file = directory / "broker.json", replace(others, dial=(address,))
         write_session_file(brokers, broker)
     write_session_file(file, session_file)
-    processes = list(started(file, brokers))
+    processes = list(started(file, brokers, shards or 1))
     try:
         with open_session(file) as session:
-            if network:
+            if shards:
+                measure_shards(session, tasks)
+            elif network:
                 measure_network(session, tasks)
             elif durable:
                 measure_durable(session, tasks)
@@ -211,7 +225,8 @@ def run_session(tasks: int, *, durable: bool = False, network: bool = False) -> 
             process.terminate()
             process.wait()
         shutil.rmtree(directory)
-        remove_exchange(Path(f"/dev/shm/hal-session-{session_file.id}"))
+        for one in shards_of(session_file):
+            remove_exchange(Path(f"/dev/shm/hal-session-{one.id}"))
 
 
 def main() -> int:
@@ -221,6 +236,7 @@ def main() -> int:
     run_session(arguments.tasks)
     run_session(arguments.tasks, durable=True)
     run_session(arguments.tasks, network=True)
+    run_session(arguments.tasks, shards=2)
     measure_pool()
     return 0
 

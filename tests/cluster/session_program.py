@@ -33,9 +33,12 @@ def spread(slots: int, name: str, shards: int = 1) -> None:
     say({"hosts": sorted(hosts), "broker": brokers[0], "right": right, "brokers": len(brokers), "used": used})
 
 
-def stay() -> None:
+def stay(shards: int = 1) -> None:
     """Until somebody has found it, and used it."""
-    with hal.connect() as client, client.session(slots=1, cpus=1, memory="32MiB", name="found") as session:
+    with (
+        hal.connect() as client,
+        client.session(slots=2, cpus=1, memory="32MiB", name="found", shards=shards) as session,
+    ):
         sys.stdout.write("open\n")
         sys.stdout.flush()
         while session.numbers().done < 1:
@@ -119,6 +122,7 @@ if __name__ == "__main__":
         "spread": lambda: spread(6, "spread"),
         "shards": lambda: spread(6, "sharded", 3),
         "stay": stay,
+        "stay-sharded": lambda: stay(2),
         "find": find,
         "long": long,
         "large": large,

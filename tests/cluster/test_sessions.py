@@ -78,6 +78,30 @@ def test_a_session_is_shown_and_found_from_another_host(cluster: Cluster) -> Non
     until(lambda: not left(cluster), "the session has ended")
 
 
+def test_a_session_with_several_brokers_is_shown_and_found_from_another_host(cluster: Cluster) -> None:
+    """Its file is read where one of its brokers runs; each of them is asked."""
+    opened = program(cluster.head, "stay-sharded")
+    assert opened.stdout is not None
+    assert opened.stdout.readline() == "open\n"
+    reader = elsewhere(cluster)
+    shown = json.loads(reader.hal("session", "show", "found", "-o", "json").out)
+    assert [shard["answers"] for shard in shown["shards"]] == [True, True]
+    assert said(program(reader, "find")) == {"tasks": 1_024}
+    said(opened)
+    until(lambda: not left(cluster), "the session has ended")
+
+
+def test_a_session_is_ended_by_a_command(cluster: Cluster) -> None:
+    """From another host, with both jobs and its secrets; the program that opened it fails."""
+    opened = program(cluster.head, "stay-sharded")
+    assert opened.stdout is not None
+    assert opened.stdout.readline() == "open\n"
+    elsewhere(cluster).hal("session", "end", "found")
+    opened.communicate(timeout=3 * DEADLINE_S)
+    assert opened.returncode
+    until(lambda: not left(cluster), "the session has ended")
+
+
 def test_a_session_is_opened_where_no_node_is(cluster: Cluster) -> None:
     """HAL chooses where its broker runs."""
     found = said(program(elsewhere(cluster), "spread"))

@@ -55,8 +55,13 @@ def end_session(client: Client, name: str) -> list[Outcome]:
         return []
     with contextlib.suppress(HALError):
         _tell_end(file_of(client, found))
+    spec = (client.job(found.broker).refresh().spec if found.broker else None) or {}
     outcomes = client.cancel(*[job for job in (found.broker, *(one.job for one in found.shapes)) if job])
     forget(directory)
+    if spec.get("secrets"):
+        from hal.client.sessions.machines import Spread, secret_of
+
+        Spread(client, secret_of(spec)).remove()
     return outcomes
 
 
