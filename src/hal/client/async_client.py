@@ -55,7 +55,6 @@ if TYPE_CHECKING:
     from hal.client.rest.advice_calls import AdviceInfo, AdvicePut
     from hal.client.rest.ask_calls import PlanInfo, WantsInfo
     from hal.client.rest.cron_calls import CronInfo, CronRunInfo
-    from hal.client.rest.offer_calls import OfferInfo
     from hal.client.rest.plane_calls import PlaneInfo
     from hal.client.rest.policy_views import LicenceInfo, PolicyChange, PolicyInfo
     from hal.client.rest.secret_calls import KeyChange, SecretInfo
@@ -64,6 +63,7 @@ if TYPE_CHECKING:
     from hal.client.sessions.opening import OpenedSession, ShapeOptions, SlotOptions
     from hal.client.specs import JobOptions
     from hal.client.submission import SpecLike
+    from hal.core.model.offer import Offer
     from hal.core.model.policy_change import Operation
 
 T = TypeVar("T")
@@ -485,7 +485,7 @@ class AsyncClient:
 
         return await self.call(service_calls.service(name, user))
 
-    async def offers(self) -> list[OfferInfo]:
+    async def offers(self) -> list[Offer]:
         """List the machines that could be rented."""
         from hal.client.rest import offer_calls
 
@@ -500,7 +500,7 @@ class AsyncClient:
         count: int = 1,
         price_microusd_per_hour: int | None = None,
         expires_in: str = "1h",
-    ) -> OfferInfo:
+    ) -> Offer:
         """Offer machines that could be rented, or offer them again, in place of what this name offered before.
 
         Jobs that none of the nodes could hold are accepted if one of these machines could, and wait; for operators.
@@ -521,7 +521,7 @@ class AsyncClient:
             fields["price_microusd_per_hour"] = price_microusd_per_hour
         return await self.call(offer_calls.put_offer(name, fields))
 
-    async def withdraw_offer(self, name: str) -> OfferInfo:
+    async def withdraw_offer(self, name: str) -> Offer:
         """Withdraw an offer, and return what it was; jobs that wait for it wait on.
 
         Raises:

@@ -57,7 +57,6 @@ if TYPE_CHECKING:
     from hal.client.rest.advice_calls import AdviceInfo, AdvicePut
     from hal.client.rest.ask_calls import PlanInfo, WantsInfo
     from hal.client.rest.cron_calls import CronInfo, CronRunInfo
-    from hal.client.rest.offer_calls import OfferInfo
     from hal.client.rest.plane_calls import PlaneInfo
     from hal.client.rest.policy_views import LicenceInfo, PolicyChange, PolicyInfo
     from hal.client.rest.secret_calls import KeyChange, SecretInfo
@@ -66,6 +65,7 @@ if TYPE_CHECKING:
     from hal.client.sessions.opening import OpenedSession, ShapeOptions, SlotOptions
     from hal.client.specs import JobOptions
     from hal.client.submission import SpecLike
+    from hal.core.model.offer import Offer
     from hal.core.model.policy_change import Operation
 
 T = TypeVar("T")
@@ -477,7 +477,7 @@ class Client:
 
         return self.call(service_calls.service(name, user))
 
-    def offers(self) -> list[OfferInfo]:
+    def offers(self) -> list[Offer]:
         """List the machines that could be rented."""
         from hal.client.rest import offer_calls
 
@@ -492,7 +492,7 @@ class Client:
         count: int = 1,
         price_microusd_per_hour: int | None = None,
         expires_in: str = "1h",
-    ) -> OfferInfo:
+    ) -> Offer:
         """Offer machines that could be rented, or offer them again, in place of what this name offered before.
 
         Jobs that none of the nodes could hold are accepted if one of these machines could, and wait; for operators.
@@ -513,7 +513,7 @@ class Client:
             fields["price_microusd_per_hour"] = price_microusd_per_hour
         return self.call(offer_calls.put_offer(name, fields))
 
-    def withdraw_offer(self, name: str) -> OfferInfo:
+    def withdraw_offer(self, name: str) -> Offer:
         """Withdraw an offer, and return what it was; jobs that wait for it wait on.
 
         Raises:

@@ -12,7 +12,7 @@ from hal.cli.kit.lazy_group import NounGroup
 from hal.cli.kit.screen import Screen
 
 if TYPE_CHECKING:
-    from hal.client.rest.offer_calls import OfferInfo
+    from hal.core.model.offer import Offer
 
 COLUMNS = ("OFFER", "MACHINES", "EACH", "LABELS", "USD/HOUR", "EXPIRES")
 
@@ -72,7 +72,7 @@ def list_offers(screen: Screen) -> None:
 
     found = screen.client.offers()
 
-    def row(one: OfferInfo) -> tuple[str, ...]:
+    def row(one: Offer) -> tuple[str, ...]:
         price = "" if one.price_microusd_per_hour is None else f"{one.price_microusd_per_hour / 1_000_000:.4g}"
         labels = ",".join(f"{key}={value}" for key, value in sorted(one.labels.items()))
         return one.name, str(one.count), amounts(one.resources), labels, price, instant(one.expires_ms)

@@ -7,35 +7,21 @@ from typing import Any
 from urllib.parse import quote
 
 from hal.client.rest.calls import Call, get, list_reader, reader
-from hal.client.rest.views import View
 from hal.client.transport.exchange import Request
 from hal.core.model import to_json
+from hal.core.model.offer import Offer
 
 
-class OfferInfo(View, frozen=True, kw_only=True):
-    """Machines that could be rented; amounts in base units."""
-
-    name: str
-    resources: dict[str, int]
-    """Of one machine."""
-    labels: dict[str, str]
-    count: int = 1
-    """How many could be rented."""
-    price_microusd_per_hour: int | None = None
-    """Of one machine, in millionths of a dollar."""
-    expires_ms: int = 0
-
-
-def offers() -> Call[tuple[OfferInfo, ...]]:
+def offers() -> Call[tuple[Offer, ...]]:
     """GET /v1/offers"""
-    return Call(get("/v1/offers"), list_reader("offers", OfferInfo))
+    return Call(get("/v1/offers"), list_reader("offers", Offer))
 
 
-def put_offer(name: str, fields: Mapping[str, Any]) -> Call[OfferInfo]:
+def put_offer(name: str, fields: Mapping[str, Any]) -> Call[Offer]:
     """PUT /v1/offers/{name}"""
-    return Call(Request("PUT", f"/v1/offers/{quote(name, safe='')}", body=to_json(dict(fields))), reader(OfferInfo))
+    return Call(Request("PUT", f"/v1/offers/{quote(name, safe='')}", body=to_json(dict(fields))), reader(Offer))
 
 
-def withdraw_offer(name: str) -> Call[OfferInfo]:
+def withdraw_offer(name: str) -> Call[Offer]:
     """DELETE /v1/offers/{name}"""
-    return Call(Request("DELETE", f"/v1/offers/{quote(name, safe='')}", repeatable=False), reader(OfferInfo))
+    return Call(Request("DELETE", f"/v1/offers/{quote(name, safe='')}", repeatable=False), reader(Offer))

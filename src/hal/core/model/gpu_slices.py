@@ -49,7 +49,11 @@ def slices_in(amounts: Mapping[str, int]) -> dict[str, int]:
 
 def gpu_milli(amounts: Mapping[str, int]) -> int:
     """How much of GPUs these amounts are, in thousandths: whole ones, parts of them, and slices by their compute."""
-    return amounts.get(GPU, 0) + sum(count * slice_milli(name) for name, count in slices_in(amounts).items())
+    milli = amounts.get(GPU, 0)
+    for name, count in amounts.items():
+        if name.startswith(SLICES):
+            milli += count * slice_milli(name)
+    return milli
 
 
 def offered_gpus(gpus: Iterable[GpuFacts]) -> dict[str, int]:
