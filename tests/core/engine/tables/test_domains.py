@@ -21,7 +21,9 @@ from hal.core.engine.events import (
     NodeSpec,
     submit_rows,
 )
+from hal.core.kernels.nodes.domains import add_to_domain, begin_domains, first_domain, last_domain, level_within
 from hal.core.kernels.structures import layout as L
+from hal.core.kernels.structures.jit import plain
 from tests.examples import examples
 
 LEVELS = ("zone", "rack", "switch")
@@ -139,6 +141,42 @@ def test_what_the_most_is_after_the_only_domain_that_had_it_lost_a_node() -> Non
         apply(state, NodesChanged((closed,)))
         check_invariants(state)
         assert counts(state) == (left, left)
+
+
+def test_the_most_is_one_domain_s_again_when_that_gets_another_node() -> None:
+    """Of three racks with two nodes one loses a node, and two are counted; another gets its third, and loses it."""
+    state = of(*(("z1", rack) for rack in ("r1", "r1", "r1", "r2", "r2", "r3", "r3")), levels=("zone", "rack"))
+    set_health(state, "n2", Health.CORDONED)
+    ask(state, 1, 2, "rack")
+    for name, health, most in (("n5", Health.CORDONED, 2), ("n2", Health.UP, 3), ("n0", Health.CORDONED, 2)):
+        set_health(state, name, health)
+        check_invariants(state)
+        assert counts(state) == (most, most)
+
+
+def set_health(state: State, name: str, health: Health) -> None:
+    """The same node, open or closed."""
+    path = state.domains.path_of(int(name[1:]))
+    apply(state, NodesChanged((NodeSpec(name, {"cpu": 4}, {}, health, domains=path),)))
+
+
+def test_nodes_are_counted_by_domain_from_where_the_shape_fits_now() -> None:
+    """Of two shapes the small one fits on two nodes of the one rack and one of the other; one more is tried there."""
+    state = of(("z1", "r1"), ("z1", "r1"), ("z1", "r2"), levels=("zone", "rack"))
+    ask(state, 1, 2, "rack", cpu=4)
+    ask(state, 2, 2, "rack", cpu=8)
+    t = state.tables()
+    plain(begin_domains)(t, 0)
+    there = {state.domains.names[domain]: int(t.domain_there[domain]) for domain in t.listed[first_and_last(t)]}
+    assert there == {("z1", "r1"): 2, ("z1", "r2"): 1}
+    assert plain(add_to_domain)(t, 0, 2) == 2
+    assert plain(add_to_domain)(t, 0, 0) == 3
+
+
+def first_and_last(t: Any) -> slice:
+    """Where the domains of the first shape's level are listed."""
+    level = plain(level_within)(t, 0)
+    return slice(plain(first_domain)(t, level), plain(last_domain)(t, level))
 
 
 @pytest.mark.parametrize("backfill", [Backfill.EASY, Backfill.CONSERVATIVE])

@@ -51,3 +51,16 @@ def test_two_shapes_compete_where_one_node_could_hold_either(seed: int, neighbou
                 assert plain(reaches)(t, shape, node) == (holds and node not in gone)
         gone = r.sample(range(NODES), 20)
         apply(state, NodesChanged(tuple(replace(specs[k], health=Health.DOWN) for k in gone)))
+
+
+def test_shapes_do_not_compete_because_both_reach_the_last_node_s_word() -> None:
+    """Two pools whose nodes are in turn, none in the first word of bits, and nodes in all words that there are."""
+    state = new_state(EngineConfig(backfill=Backfill.CONSERVATIVE))
+    pools = ["none"] * L.WORD + ["a", "b"] * (64 - L.WORD // 2)
+    apply(state, NodesChanged(tuple(NodeSpec(f"n{k}", {"cpu": 1}, {"pool": pool}) for k, pool in enumerate(pools))))
+    kinds = tuple(ClassSpec({"cpu": 1}, 1, (Requirement("pool", Match.IN, (pool,)),)) for pool in "ab")
+    one, other = (int(state.catalogue.classes[kind, L.C_SHAPE]) for kind in intern_classes(state, kinds))
+    t = state.tables()
+    words = t.reach.shape[1] - 2
+    assert (words - 1) * L.WORD < len(pools) <= words * L.WORD
+    assert not plain(competes)(t, one, other)

@@ -7,7 +7,7 @@ import pytest
 
 from hal.core.engine import State, apply, cycle, new_state
 from hal.core.engine.checks.invariants import check_invariants
-from hal.core.engine.classes import ClassSpec, OwnerSpec
+from hal.core.engine.classes import ClassSpec, Match, OwnerSpec, Requirement
 from hal.core.engine.events import (
     END,
     AttemptsEnded,
@@ -21,9 +21,11 @@ from hal.core.engine.events import (
     submit_rows,
     update_rows,
 )
+from hal.core.engine.rules.interning import intern_classes
 from hal.core.engine.views import pending, reservations, reserved_rows, rows_of_run, running
-from hal.core.kernels.nodes.releases import FEW_NODES, WALK
+from hal.core.kernels.nodes.releases import FEW_NODES, WALK, project_release
 from hal.core.kernels.structures import layout as L
+from hal.core.kernels.structures.jit import plain
 
 NODES, CORES = 2 * FEW_NODES, 8
 SMALL = (ClassSpec({"cpu": 1}), ClassSpec({"cpu": 2}), ClassSpec({"cpu": 3}, nodes=2))
@@ -109,3 +111,19 @@ def formula(state: State, gang: int, now: int) -> tuple[int, list[int]]:
     there = [row for at, row in latest if now < at <= start_ms][::-1][:gang]
     free = [row for at, row in latest if at == now][::-1]
     return start_ms, there + free[: gang - len(there)]
+
+
+def test_releases_add_up_on_a_node_and_the_second_makes_room() -> None:
+    """Two full nodes give back one cpu each, twice; what waits for two may have the first node, and not the other."""
+    state = new_state()
+    apply(state, NodesChanged(tuple(NodeSpec(f"n{k}", {"cpu": 4}, {"pool": pool}) for k, pool in enumerate("ab"))))
+    kinds = ClassSpec({"cpu": 2}, 1, (Requirement("pool", Match.IN, ("a",)),)), ClassSpec({"cpu": 1})
+    waits, given = (int(state.catalogue.classes[one, L.C_SHAPE]) for one in intern_classes(state, kinds))
+    t = state.tables()
+    t.free[:2] = 0
+    stamp = int(t.rows[:2, L.N_STAMP].max()) + 1
+    for node, room in ((0, [False, True, False]), (1, [False, False, False])):
+        assert [plain(project_release)(t, waits, node, given, stamp) for _ in range(3)] == room
+        assert t.projected[node, 0] == 3
+    assert plain(project_release)(t, waits, 1, given, stamp + 1) is False
+    assert t.projected[1, 0] == 1
