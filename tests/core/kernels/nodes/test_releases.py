@@ -23,7 +23,8 @@ from hal.core.engine.events import (
 )
 from hal.core.engine.rules.interning import intern_classes
 from hal.core.engine.views import pending, reservations, reserved_rows, rows_of_run, running
-from hal.core.kernels.nodes.releases import FEW_NODES, WALK, project_release
+from hal.core.kernels.nodes.releases import FEW_NODES, WALK, kept_line, project_release, ready_line
+from hal.core.kernels.nodes.rows import recount
 from hal.core.kernels.structures import layout as L
 from hal.core.kernels.structures.jit import plain
 
@@ -127,3 +128,30 @@ def test_releases_add_up_on_a_node_and_the_second_makes_room() -> None:
         assert t.projected[node, 0] == 3
     assert plain(project_release)(t, waits, 1, given, stamp + 1) is False
     assert t.projected[1, 0] == 1
+
+
+def test_a_shape_that_is_counted_again_loses_its_kept_instants_and_no_other_does() -> None:
+    """Of three shapes with a line each the second is counted again."""
+    state = new_state()
+    apply(state, NodesChanged((NodeSpec("n0", {"cpu": 4}),)))
+    shapes = [int(state.catalogue.classes[one, L.C_SHAPE]) for one in intern_classes(state, SMALL)]
+    t = state.tables()
+    for line, shape in enumerate(shapes):
+        state.ticks[L.TICK] = 1 + line
+        assert plain(ready_line)(t, shape) == line  # that which was asked for least lately
+    recount(state.at, shapes[1], shapes[1] + 1)
+    assert [plain(kept_line)(t, shape) for shape in shapes] == [0, -1, 2]
+
+
+def test_more_shapes_than_are_compared_at_once_are_counted() -> None:
+    """70 kinds of jobs, of one to 70 cpus, on a node of 80: twelve start, and all counts hold."""
+    kinds = tuple(ClassSpec({"cpu": cpu, "memory": 1}) for cpu in range(1, L.SHAPES_AT_ONCE + 7))
+    state = new_state()
+    apply(state, NodesChanged((NodeSpec("n0", {"cpu": 80, "memory": 80}),)))
+    rows = submit_rows(len(kinds))
+    rows["job"] = np.arange(1, len(kinds) + 1)
+    rows["class_index"] = np.arange(len(kinds))
+    apply(state, JobsSubmitted(rows, kinds))
+    go(state, 0)
+    assert running(state)["job"].tolist() == list(range(1, 13))  # 1 + … + 12 = 78
+    check_invariants(state)

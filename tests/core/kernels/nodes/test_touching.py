@@ -9,7 +9,7 @@ import pytest
 from hal.core.engine import State, apply, new_state
 from hal.core.engine.config import Backfill, EngineConfig
 from hal.core.engine.events import NodesChanged, NodeSpec
-from hal.core.kernels.nodes.touching import free_node, make_freed, make_stale, overtake, pass_over
+from hal.core.kernels.nodes.touching import free_node, free_replaced, make_freed, make_stale, overtake, pass_over
 from hal.core.kernels.structures import layout as L
 from hal.core.kernels.structures.jit import plain
 
@@ -91,3 +91,21 @@ def test_an_event_counts_later_than_any_pass_before_it(backfill: Backfill, liste
     plain(free_node)(t, 2)
     assert t.freed[: int(state.meta[L.M_FREED])].tolist() == listed
     assert t.rows[2, [L.N_FREED, L.N_EVENT]].tolist() == ([41, 41] if listed else [0, 0])
+
+
+@pytest.mark.parametrize(
+    ("column", "freed"), [(None, []), *((column, [1, 3]) for column in (L.V_START, L.V_KIND, L.V_HELD, L.V_NODES))]
+)
+def test_nodes_of_a_reservation_come_free_when_anything_of_it_moves(column: int | None, freed: list[int]) -> None:
+    """It holds two nodes; the plan keeps it as it is, or with one number another."""
+    state = nodes_of_five()
+    t = state.tables()
+    state.meta[[L.M_TIMELINES, L.M_RESERVATIONS]] = 1
+    t.reservations[0] = 0
+    t.reservations[0, [L.V_ENTRY, L.V_JOB, L.V_START, L.V_KIND, L.V_NODES]] = 5, 7, 100, L.KIND_BLOCK, 2
+    t.reserved[:2, L.Q_NODE] = 1, 3
+    planned, nodes = t.reservations[:1].copy(), t.reserved[:3].copy()
+    if column is not None:
+        planned[0, column] += 1
+    plain(free_replaced)(t, planned, nodes, 9)
+    assert t.freed[: int(state.meta[L.M_FREED])].tolist() == freed

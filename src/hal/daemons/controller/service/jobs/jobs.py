@@ -7,7 +7,7 @@ thread.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from functools import partial
 from typing import TypeVar
@@ -77,6 +77,7 @@ from hal.store import JobFilter, JobRow, RememberIdempotent, Store
 from hal.store.operations import AttemptRow
 from hal.store.views import TaskRow
 
+T = TypeVar("T")
 Attempted = TypeVar("Attempted", TaskRow, AttemptRow)
 MAX_WAIT_S = 600.0
 """Longest long poll."""
@@ -182,12 +183,20 @@ class Jobs:
                 yield from emptied(jobs)
             return Submitted(ids=[] if dry_run else ids, jobs=views, dry_run=dry_run, warnings=warnings)
 
+        return await self._answer_knowing(work, ended)
+
+    async def _answer_knowing(self, work: Callable[[int], Work[T | UnknownJobs]], ended: dict[int, EndedJob]) -> T:
+        """Do it, and again each time it names jobs that it does not know: `ended` has those that have ended then.
+
+        Raises:
+            OverloadedError: it names others again and again.
+        """
         with ExitStack() as pins:
             for _ in range(MAX_LOOKUPS):
                 answer = await self._parts.loop.inbox.call_in_slices(work)
                 if not isinstance(answer, UnknownJobs):
                     return answer
-                going = pins.enter_context(plane.pinned(answer.jobs))
+                going = pins.enter_context(self._parts.plane.pinned(answer.jobs))
                 for some in batched(answer.jobs):
                     ended.update(await self._parts.committer.read(partial(ended_jobs, ids=some, going=going)))
         raise OverloadedError("the jobs that this one depends on change too fast", hint="try again")
@@ -250,18 +259,10 @@ class Jobs:
                 return unknown
 
         try:
-            with ExitStack() as pins:
-                for _ in range(MAX_LOOKUPS):
-                    answer = await self._parts.loop.inbox.call_in_slices(work)
-                    if not isinstance(answer, UnknownJobs):
-                        return answer
-                    going = pins.enter_context(plane.pinned(answer.jobs))
-                    for some in batched(answer.jobs):
-                        ended.update(await self._parts.committer.read(partial(ended_jobs, ids=some, going=going)))
+            return await self._answer_knowing(work, ended)
         except NotFoundError:
             row = await self._parts.committer.read(lambda store: store.job(job))
             raise (no_job(job) if row is None else has_ended(row)) from None
-        raise OverloadedError("the jobs that this one is to depend on change too fast", hint="try again")
 
     # ── read ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
