@@ -39,6 +39,12 @@ class Asked(View, frozen=True, kw_only=True):
     walltime_ms: int | None = None
     nodes: tuple[NodesAsked, ...] = ()
     """Of one task."""
+    span: str = ""
+    """Below which it was submitted; empty: it began its trace."""
+    jobs: tuple[str, ...] = ()
+    """For which it waited."""
+    gated: bool = False
+    """Its attempts wait at gates."""
 
 
 class EndedAttemptInfo(View, frozen=True, kw_only=True):

@@ -123,6 +123,9 @@ class KeptAttemptInfo(View, frozen=True, kw_only=True):
     energy_measured: bool = False
     measured_energy_j: float = 0.0
     price: float | None = None
+    parent_span: str = ""
+    after_jobs: tuple[str, ...] = ()
+    gated: bool = False
 
 
 class KeptPage(View, frozen=True, kw_only=True):
