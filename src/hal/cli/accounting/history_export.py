@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 ROWS_AT_ONCE: Final = 20_000
 """Rows of a group of a Parquet file."""
 FORMATS: Final = ("parquet", "csv")
-_TEXTS: Final = ("job", "state", "name", "queue", "account", "user", "trace_id", "cause", "message")
-_FLAGS: Final = ("partly_counted", "energy_measured")
+_TEXTS: Final = ("job", "state", "name", "queue", "account", "user", "trace_id", "parent_span", "cause", "message")
+_FLAGS: Final = ("partly_counted", "energy_measured", "gated")
 _NUMBERS: Final = ("energy_j", "measured_energy_j", "price")
 
 
@@ -100,7 +100,7 @@ def _schema(pyarrow: Any) -> Any:
         **dict.fromkeys(_FLAGS, pyarrow.bool_()),
         **dict.fromkeys(_NUMBERS, pyarrow.float64()),
         **dict.fromkeys(instants, pyarrow.timestamp("ms", tz="UTC")),
-        "nodes": pyarrow.list_(pyarrow.string()),
+        **dict.fromkeys(("nodes", "after_jobs"), pyarrow.list_(pyarrow.string())),
     }
     names = [name for name in KeptAttemptInfo.__struct_fields__ if name != "id"]
     return pyarrow.schema([(name, kinds.get(name, pyarrow.int64())) for name in names])
