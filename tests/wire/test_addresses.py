@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hal.core.model import SpecError
-from hal.wire.address import format_address, parse_address, parse_controllers
+from hal.wire.address import format_address, is_loopback, parse_address, parse_controllers
 from hal.wire.join_token import JoinToken, read_join_token
 
 TOKEN = JoinToken("0123abcd", "f" * 32, "A" * 43)
@@ -99,3 +99,11 @@ def test_a_part_of_a_token_is_told_from_what_is_none(text: str, message: str) ->
     with pytest.raises(SpecError) as refused:
         read_join_token(text)
     assert refused.value.message == message
+
+
+@pytest.mark.parametrize(
+    ("host", "own"),
+    [("localhost", True), ("127.0.0.1", True), ("::1", True), ("10.0.0.1", False), ("example.org", False)],
+)
+def test_only_this_machine_is_reached_at_a_loopback(host: str, own: bool) -> None:
+    assert is_loopback(host) is own
