@@ -28,6 +28,6 @@ def test_a_session_runs_over_ipv6(cluster: Cluster) -> None:
     """Its broker on the host where it is opened, and with several brokers elsewhere; payloads travel, too."""
     assert said(program(cluster.head, "spread"))["hosts"] == ["head", "w1", "w2"]
     found = said(program(elsewhere(cluster), "shards"))
-    assert (found["hosts"], found["right"], found["used"]) == (["head", "w1", "w2"], True, 3)
+    assert (found["right"], found["used"]) == (True, 3)
     assert said(program(cluster.head, "large"))["right"]
     until(lambda: not left(cluster), "the session has ended")
