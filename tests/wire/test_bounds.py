@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from hal.wire import bounds
-from hal.wire.frames import agent_keeper, hello
+from hal.wire.frames import agent_keeper, hello, sessions, telemetry
 
 NUMBERS = [
     (bounds.Amount, 0, 2**60 - 1),
@@ -74,6 +74,14 @@ def test_a_list_of_as_many_as_are_allowed_passes(kind: Any, too_many: Any, most:
     """One fewer than what is refused."""
     allowed = dict(list(too_many.items())[:most]) if isinstance(too_many, dict) else too_many[:most]
     assert len(msgspec.convert(allowed, kind)) == most
+
+
+@pytest.mark.parametrize("kind", [telemetry.SeriesName, sessions.FileName, sessions.Shape])
+def test_a_name_that_ends_with_a_newline_is_refused(kind: Any) -> None:
+    """Python's `$` would let it pass."""
+    assert msgspec.convert("a", kind) == "a"
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.convert("a\n", kind)
 
 
 def test_an_epoch_is_believed_within_these_bounds() -> None:

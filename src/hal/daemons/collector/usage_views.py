@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec import Struct
 
 from hal.planes.observability.history.levels import Level
@@ -102,6 +104,11 @@ class UsageView(Struct, frozen=True, kw_only=True):
     """To whole minutes, hours or days (of UTC) an end of the range was rounded, as nothing finer is kept there."""
     lost: list[LostView]
     """Gaps within the range."""
+
+
+def usage_rows(found: Sequence[Sums], periods: Sequence[tuple[int, int]]) -> list[UsageRow]:
+    """A row for each; beginning and end of the periods."""
+    return [usage_row(sums, *periods[sums.period]) for sums in found]
 
 
 def usage_row(sums: Sums, since_ms: int, until_ms: int) -> UsageRow:

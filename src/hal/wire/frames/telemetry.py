@@ -48,7 +48,7 @@ INSTANT_BYTES: Final = 8
 MAX_KINDS: Final = 8
 """Kinds of telemetry that are counted when dropped."""
 
-SeriesName = Annotated[str, Meta(pattern="^[a-z_][a-z0-9_]*$", max_length=MAX_SERIES_NAME)]
+SeriesName = Annotated[str, Meta(pattern=r"^[a-z_][a-z0-9_]*\Z", max_length=MAX_SERIES_NAME)]
 LabelValue = Annotated[str, Meta(max_length=MAX_LABEL)]
 SeriesLabels = Annotated[dict[SeriesName, LabelValue], Meta(max_length=MAX_SERIES_LABELS)]
 SeriesNumber = Annotated[int, Meta(ge=0, lt=MAX_SERIES)]

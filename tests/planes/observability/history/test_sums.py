@@ -229,6 +229,18 @@ def test_only_so_many_attempts_are_kept_the_oldest_go_first(database: sqlite3.Co
     assert read_kept(database)[Level.ATTEMPTS] == BEGIN_MS + 3 * DAY_MS
 
 
+def test_after_a_clock_was_years_ahead_for_a_moment_new_attempts_count_again(database: sqlite3.Connection) -> None:
+    """It was in the year 2060 while it looked what is no longer kept, and is right again."""
+    right_ms = BEGIN_MS + 10 * DAY_MS
+    set_kept(database, HistorySection(), right_ms + 30 * 366 * DAY_MS)
+    while trim_some(database):
+        pass
+    set_kept(database, HistorySection(), right_ms)
+    Recorder(COSTING).record(page([row(sequence=1, end_ms=right_ms)]), {}, database)
+    found = read_usage(database, Wanted(), By.ACCOUNT, [right_ms - 1, right_ms + 1])
+    assert [one["attempts"] for one in found.sums] == [1]
+
+
 def test_what_the_controller_no_longer_had_is_noted_with_the_time_of_the_gap(database: sqlite3.Connection) -> None:
     """Numbers 2 to 4 are lost between two attempts that were committed at +1 s and +9 s."""
     recorder = Recorder(COSTING)

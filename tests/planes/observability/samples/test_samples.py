@@ -272,6 +272,43 @@ def test_a_wrong_clock_counts_as_now_and_what_is_older_than_the_newest_is_droppe
     play(tmp_path, main)
 
 
+def test_after_this_machines_clock_was_set_back_values_are_taken_at_once(tmp_path: Path) -> None:
+    """By ten hours; nodes of other machines, whose clocks are right, count as wrong from then on."""
+
+    async def main(runtime: Runtime, samples: Samples) -> None:
+        source = Source()
+        right_ms = runtime.now_ms()
+        samples.take(source.at(runtime, {"load": 1})._replace(at_ms=right_ms, received_ms=right_ms))
+        set_back_ms = right_ms - 10 * HOUR_MS
+        for number in range(3):
+            at_ms = set_back_ms + number
+            samples.take(source.at(runtime, {"load": 2 + number})._replace(at_ms=right_ms, received_ms=at_ms))
+        assert samples.health()["late_values"] == 0
+        there = samples.source("n1")
+        assert there is not None
+        assert float(there.newest[0]) == 4
+        await samples.close()
+
+    play(tmp_path, main)
+
+
+def test_what_waits_for_a_database_is_bounded_in_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """100 series x 1 instant x 8 bytes a block; room for ten of them."""
+    monkeypatch.setattr(part, "MAX_WAITING_BYTES", 8_000)
+
+    async def main(runtime: Runtime, samples: Samples) -> None:
+        source = Source()
+        for _ in range(31):
+            samples.take(source.at(runtime, {f"a{number}": 1.0 for number in range(100)}))
+            await runtime.sleep(columns.BLOCK_MS)
+        assert samples.health()["waiting_blocks"] == 10
+        assert samples.health()["dropped_blocks"] == 20
+        await samples.close()
+        assert samples.health()["waiting_blocks"] == 0
+
+    play(tmp_path, main)
+
+
 def test_prometheus_sees_nodes_and_other_processes_and_no_attempts(tmp_path: Path) -> None:
     async def main(runtime: Runtime, samples: Samples) -> None:
         samples.take(Source().at(runtime, {"load": 0.5, "42.0.1.0": 7}))
@@ -282,6 +319,22 @@ def test_prometheus_sees_nodes_and_other_processes_and_no_attempts(tmp_path: Pat
         assert "# TYPE hal_node_cpu_seconds_total counter\n" in text
         assert "42.0.1.0" not in text
         assert exposition(samples.sources(), {}, runtime.now_ms() + 61_000) == ""
+        await samples.close()
+
+    play(tmp_path, main)
+
+
+@pytest.mark.parametrize("label", ["node", "source", "__name__"])
+def test_a_sender_that_gives_labels_which_are_not_its_own_is_not_shown(tmp_path: Path, label: str) -> None:
+    """A line with a label twice would make Prometheus refuse the values of all nodes."""
+
+    async def main(runtime: Runtime, samples: Samples) -> None:
+        good, bad = Source("good"), Source("bad")
+        bad.table.define(0, [Series("hal_node_load", SeriesKind.GAUGE, {label: "n7"})])
+        samples.take(good.at(runtime, {"load": 1}))
+        samples.take(bad.at(runtime, {"load": 2})._replace(numbers=np.array([0], np.uint32)))
+        shown = [line for line in exposition(samples.sources(), {}, runtime.now_ms()).splitlines() if line[0] != "#"]
+        assert shown == ['hal_node_load{node="good",window="1m"} 1']
         await samples.close()
 
     play(tmp_path, main)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from hal.core.model import StepId
 from hal.planes.observability.database import Database
+from hal.planes.observability.otlp.encoding import traces_request
 from hal.planes.observability.telemetry import ReceivedSpans, Sender
 from hal.planes.observability.traces import store
 from hal.planes.observability.traces.spans import Status
@@ -94,3 +95,10 @@ def test_old_spans_go_and_the_oldest_beyond_their_number(tmp_path: Path) -> None
     assert store.trim(connection, before_ms=2_000, most=100) == 8
     assert store.trim(connection, before_ms=2_000, most=100) == 0
     connection.close()
+
+
+def test_what_ends_in_a_year_that_otlp_does_not_know_is_left_out() -> None:
+    """Its nanoseconds have 64 bits, up to the year 2554."""
+    (last,) = kept(sent("late", end_ms=(1 << 54) // 1_000))
+    assert traces_request([(last.trace_id, last.span)])
+    assert kept(sent("too late", end_ms=(1 << 54) // 1_000 + 1)) == []

@@ -20,6 +20,7 @@ from hal.rest.call import Call
 from hal.rest.endpoint import FLAG, INT, TEXT, Endpoint, Param
 from hal.rest.rights import EVERYBODY, OPERATORS
 from hal.runtime.metrics.text import TEXT as EXPOSITION
+from hal.wire.frames.telemetry import Series
 
 MAX_MS: Final = 1 << 53
 DEFAULT_RANGE_MS: Final = 3_600_000
@@ -142,18 +143,20 @@ async def get_series(collector: Collector, call: Call) -> SeriesList:
         step_ms = max(step_ms, -(-(until_ms - since_ms) // MAX_POINTS))
     if attempt:
         await _check_attempt(collector, call, attempt)
-    block = await samples.history(node, since_ms, until_ms, step_ms)
+
+    def is_asked(one: Series) -> bool:
+        return (not name or one.name == name) and _is_asked(one.labels.get(ATTEMPT, ""), attempt)
+
+    block = await samples.history(node, since_ms, until_ms, step_ms, is_asked)
     if not block.series and samples.source(node) is None and node not in await samples.known_sources():
         raise NotFoundError(f"nothing was heard of '{shown(node)}'", hint="GET /v1/nodes/latest lists nodes")
     if params.flag("rate"):
         block = rates(block)
-    rows = [
-        row
-        for row, one in enumerate(block.series)
-        if (not name or one.name == name) and _is_asked(one.labels.get(ATTEMPT, ""), attempt)
-    ]
+    count = len(block.series)
     return SeriesList(
-        series=[_view(node, block, row) for row in rows[:MAX_SERIES]], step_ms=step_ms, more=len(rows) > MAX_SERIES
+        series=[_view(node, block, row) for row in range(min(count, MAX_SERIES))],
+        step_ms=step_ms,
+        more=count > MAX_SERIES,
     )
 
 

@@ -38,7 +38,8 @@ def edges_of(since_ms: int, until_ms: int, period: Period | None, zone: tzinfo) 
 def _next(at_ms: int, period: Period, zone: tzinfo) -> int:
     """When the next one begins, by the clocks of the zone."""
     if period is Period.HOUR:
-        return (at_ms // 3_600_000 + 1) * 3_600_000
+        ahead_ms = (datetime.fromtimestamp(at_ms / 1000, zone).utcoffset() or timedelta()) // timedelta(milliseconds=1)
+        return ((at_ms + ahead_ms) // 3_600_000 + 1) * 3_600_000 - ahead_ms  # not all zones are whole hours ahead
     day = datetime.fromtimestamp(at_ms / 1000, zone).replace(hour=0, minute=0, second=0, microsecond=0, tzinfo=None)
     if period is Period.DAY:
         following = day + timedelta(days=1)

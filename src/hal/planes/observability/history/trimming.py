@@ -21,7 +21,8 @@ FREED_PAGES: Final = 2_000
 
 
 def set_kept(connection: sqlite3.Connection, section: HistorySection, now_ms: int) -> None:
-    """Set from when on each level is kept; never earlier than before."""
+    """Set from when on each level is kept; never earlier than before, unless that is after tomorrow: then the clock was
+    wrong, and what was before today is gone."""
     days = {
         Level.ATTEMPTS: section.attempts_days,
         Level.MINUTES: section.minutes_days,
@@ -31,7 +32,10 @@ def set_kept(connection: sqlite3.Connection, section: HistorySection, now_ms: in
     kept = {level: day_of(now_ms - count * DAY_MS) for level, count in days.items()}
     kept[Level.ATTEMPTS] = max(kept[Level.ATTEMPTS], _beyond_most(connection, section.attempts_most))
     for level, from_ms in kept.items():
-        connection.execute("UPDATE kept SET from_ms = MAX(from_ms, ?) WHERE level = ?", (max(from_ms, 0), level))
+        connection.execute(
+            "UPDATE kept SET from_ms = MAX(CASE WHEN from_ms > ? THEN ? ELSE from_ms END, ?) WHERE level = ?",
+            (day_of(now_ms) + DAY_MS, day_of(now_ms), max(from_ms, 0), level),
+        )
 
 
 def trim_some(connection: sqlite3.Connection) -> bool:

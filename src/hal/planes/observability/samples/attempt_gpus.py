@@ -19,6 +19,7 @@ from hal.planes.observability.samples.columns import Key
 from hal.planes.observability.samples.part import Samples
 from hal.planes.observability.samples.store import MINUTE_MS
 from hal.runtime.interface import Runtime
+from hal.wire.frames.telemetry import Series
 
 MEASURED: Final = "hal_attempt_gpu_measured_seconds_total"
 USED: Final = "hal_attempt_gpu_used_seconds_total"
@@ -76,7 +77,7 @@ class AttemptGpus:
         since_ms = at * LOOKED_AT_ONCE_MS - BEFORE_MS
         until_ms = (at + 1) * LOOKED_AT_ONCE_MS + AFTER_MS
         try:
-            last = _last(await self._samples.history(node, max(since_ms, 0), until_ms, MINUTE_MS))
+            last = _last(await self._samples.history(node, max(since_ms, 0), until_ms, MINUTE_MS, _is_of_gpus))
         except StoreError as error:
             self._runtime.log.warning("samples of ended attempts cannot be read", reason=error.message)
             last = {}
@@ -88,6 +89,10 @@ def _asked_gpus(row: FeedRow) -> bool:
     return any(kind.amounts.get("gpu") for kind in (row.asked or NOTHING_ASKED).nodes)
 
 
+def _is_of_gpus(series: Series) -> bool:
+    return series.name in (MEASURED, USED, ENERGY)
+
+
 def _keys(attempt: str) -> Iterable[Key]:
     return ((name, (("attempt", attempt),)) for name in (MEASURED, USED, ENERGY))
 
@@ -96,7 +101,7 @@ def _last(block: Block) -> Last:
     """Of series of GPUs of attempts."""
     found: dict[Key, float] = {}
     for row, series in enumerate(block.series):
-        if series.name in (MEASURED, USED, ENERGY):
+        if _is_of_gpus(series):
             there = np.flatnonzero(~np.isnan(block.values[row]))
             if len(there):
                 found[key_of(series)] = float(block.values[row, there[-1]])

@@ -8,7 +8,7 @@ which leaves long runs of zeros for zlib: about a byte a value of a node. Source
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
@@ -129,6 +129,14 @@ def join(blocks: Sequence[Block]) -> Block:
     if not parts:
         return Block((), np.zeros(0, np.int64), np.zeros((0, 0)))
     return Block(tuple(series), np.concatenate(parts_at), np.concatenate(parts, axis=1))
+
+
+def select(block: Block, wanted: Callable[[Series], bool]) -> Block:
+    """Return the block with the series that are wanted; it has nothing of the others in memory."""
+    rows = [row for row, one in enumerate(block.series) if wanted(one)]
+    if len(rows) == len(block.series):
+        return block
+    return Block(tuple(block.series[row] for row in rows), block.at_ms, block.values[rows])
 
 
 def key_of(series: Series) -> tuple[str, tuple[tuple[str, str], ...]]:

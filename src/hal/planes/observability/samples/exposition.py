@@ -19,6 +19,8 @@ from hal.wire.frames.telemetry import SeriesKind
 HISTOGRAM: Final = "histogram"
 ATTEMPT: Final = "attempt"
 """The label of series of one attempt."""
+RESERVED: Final = frozenset({"node", "source", "__name__"})
+"""Labels that are not a sender's to give: a line with one of them twice makes Prometheus refuse all others, too."""
 OLDEST_MS: Final = 60_000
 """Older values are not shown: Prometheus takes what is shown for the present."""
 
@@ -46,6 +48,7 @@ def exposition(
             old = now_ms - int(source.newest_ms[row]) > OLDEST_MS
             if (
                 ATTEMPT in series.labels
+                or not RESERVED.isdisjoint(series.labels)
                 or math.isnan(value)
                 or old
                 or kinds.get(series.name, series.kind) != series.kind

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -19,12 +19,13 @@ from hal.core.model import StoreError
 from hal.core.model.samples_config import SamplesSection
 from hal.planes.observability.database import Database
 from hal.planes.observability.samples import store
-from hal.planes.observability.samples.blocks import Block, join, reduce
+from hal.planes.observability.samples.blocks import Block, join, reduce, select
 from hal.planes.observability.samples.broker_sums import BrokerSums
 from hal.planes.observability.samples.columns import SourceColumns
 from hal.planes.observability.samples.store import FINE, HOURS, MINUTES, Written
 from hal.planes.observability.telemetry import ReceivedValues, Sender
 from hal.runtime.interface import Runtime
+from hal.wire.frames.telemetry import Series
 from hal.wire.roles import Role
 
 WRITE_MS: Final = 2_000
@@ -32,7 +33,9 @@ OPEN_MS: Final = 60_000
 """How old the values of an open block are at most when they are written."""
 SOURCES_A_WRITE: Final = 200
 MAX_WAITING_BLOCKS: Final = 20_000
-"""Blocks that are over and not written yet."""
+"""Blocks that are over and not written yet,"""
+MAX_WAITING_BYTES: Final = 512 << 20
+"""and their bytes: one of a node that runs hundreds of attempts has some hundred kilobytes."""
 MAX_SOURCES: Final = 20_000
 GONE_MS: Final = 900_000
 """A source that was silent for so long leaves memory; its history stays."""
@@ -55,6 +58,7 @@ class Samples:
         """In the order in which their open blocks were written."""
         self.brokers = BrokerSums(runtime.monotonic_ms())
         self._over: deque[Written] = deque()
+        self._over_bytes = 0
         self._series = 0
         self._dropped = self._late = self._blocks_dropped = self._writes_failed = self._values = 0
         self._tended_ms = 0
@@ -75,10 +79,12 @@ class Samples:
                 name, is_node=got.sender.role is Role.AGENT, is_broker=got.sender.role is Role.BROKER
             )
         at_ms = got.at_ms if abs(got.at_ms - got.received_ms) <= MAX_SKEW_MS else got.received_ms
-        if at_ms < source.last_ms():
-            self._late += len(got.numbers)  # sent again after a lost connection, or the clock was set back
+        if at_ms < source.last_ms() - 2 * MAX_SKEW_MS:
+            self._end_block(source)  # the clock of this machine was set back
+        elif at_ms < source.last_ms():
+            self._late += len(got.numbers)  # sent again after a lost connection, or the sender's clock was set back
             return
-        if source.ends_before(at_ms):
+        elif source.ends_before(at_ms):
             self._end_block(source)
         if self._series >= self._section.series and source.rows == 0:
             self._dropped += len(got.numbers)
@@ -93,12 +99,16 @@ class Samples:
         block = source.open_block()
         if block is not None and source.dirty:
             self._over.append(Written(source.name, block))
-            while len(self._over) > MAX_WAITING_BLOCKS:
-                self._over.popleft()
+            self._over_bytes += block.values.nbytes
+            while len(self._over) > MAX_WAITING_BLOCKS or self._over_bytes > MAX_WAITING_BYTES:
+                self._take_oldest()
                 self._blocks_dropped += 1
         before = source.rows
         source.begin_block()
         self._series += source.rows - before
+
+    def _take_oldest(self) -> None:
+        self._over_bytes -= self._over.popleft().block.values.nbytes
 
     # ── what is asked ─────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -121,26 +131,35 @@ class Samples:
             found.update(await self._database.read(partial(store.sources, level=level)))
         return sorted(found)
 
-    async def history(self, source: str, since_ms: int, until_ms: int, step_ms: int) -> Block:
-        """Return all series of a source in a time, one value a step at most; 0: as they came.
+    async def history(
+        self,
+        source: str,
+        since_ms: int,
+        until_ms: int,
+        step_ms: int,
+        wanted: Callable[[Series], bool] = lambda _series: True,
+    ) -> Block:
+        """Return series of a source in a time, one value a step at most; 0: as they came.
 
         The coarsest level whose step fits is read, and finer ones for what is not reduced yet.
+
+        Args:
+            wanted: which series. A node that runs short attempts has had very many: name few of them for a long time.
         """
         levels = [FINE]
         if step_ms >= store.MINUTE_MS:
             levels.insert(0, MINUTES)
         if step_ms >= store.HOUR_MS:
             levels.insert(0, HOURS)
-        open_block = None
+        newest = [one.block for one in self._over if one.source == source]
         columns = self._sources.get(source)
-        waiting = [one.block for one in self._over if one.source == source]
-        if columns is not None:
-            open_block = columns.open_block()
-        found = await self._database.read(partial(_read_levels, levels, source, since_ms, until_ms))
-        whole = join([*found, *waiting, *([open_block] if open_block is not None else [])])
-        inside = (whole.at_ms >= since_ms) & (whole.at_ms <= until_ms)
-        whole = Block(whole.series, whole.at_ms[inside], whole.values[:, inside])
-        return reduce(whole, step_ms) if step_ms else whole
+        open_block = columns.open_block() if columns is not None else None
+        if open_block is not None:
+            newest.append(open_block)
+        read = partial(
+            _read, levels, source, since_ms, until_ms, step_ms, wanted, [select(block, wanted) for block in newest]
+        )
+        return await self._database.read(read)
 
     # ── the part ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -208,7 +227,7 @@ class Samples:
             raise
         for one in over:
             if self._over and self._over[0] is one:
-                self._over.popleft()
+                self._take_oldest()
 
     def _forget_silent(self, now_ms: int) -> None:
         for name, source in list(self._sources.items()):
@@ -243,14 +262,29 @@ def source_name(sender: Sender) -> str:
     return sender.name if sender.role is Role.AGENT else f"{sender.role}:{sender.name}"
 
 
-def _read_levels(
-    levels: Sequence[int], source: str, since_ms: int, until_ms: int, connection: sqlite3.Connection
-) -> list[Block]:
+def _read(
+    levels: Sequence[int],
+    source: str,
+    since_ms: int,
+    until_ms: int,
+    step_ms: int,
+    wanted: Callable[[Series], bool],
+    newest: Sequence[Block],
+    connection: sqlite3.Connection,
+) -> Block:
+    """As `history`.
+
+    Args:
+        newest: blocks that are in memory alone.
+    """
     found: list[Block] = []
     at_ms = since_ms
     for level in levels:
-        blocks = store.read(connection, level, source, at_ms, until_ms)
+        blocks = list(store.read(connection, level, source, at_ms, until_ms, wanted))
         found += blocks
         if blocks:
             at_ms = max(at_ms, int(blocks[-1].at_ms[-1]) + 1)
-    return found
+    whole = join([*found, *newest])
+    inside = (whole.at_ms >= since_ms) & (whole.at_ms <= until_ms)
+    whole = Block(whole.series, whole.at_ms[inside], whole.values[:, inside])
+    return reduce(whole, step_ms) if step_ms else whole

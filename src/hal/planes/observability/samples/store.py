@@ -2,16 +2,21 @@
 
 Three levels: values as they came, a value a minute, a value an hour. A block of a level is one row; blocks of a coarser
 level are made of whole hours (days) of the finer one, some time after these are over, and how far that has come is read
-from the blocks themselves: after a pause of any length it goes on where it was. Runs on a database's threads.
+from the blocks themselves: after a pause of any length it goes on where it was. An attempt of which only one hour of a
+day has values is not kept by the hour: a node may run some 100,000 of these a day. Runs on a database's threads.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from hal.planes.observability.samples.blocks import Block, join, pack, reduce, unpack
+from hal.planes.observability.samples.blocks import Block, join, key_of, pack, reduce, select, unpack
+from hal.planes.observability.samples.columns import Key
+from hal.planes.observability.samples.exposition import ATTEMPT
+from hal.wire.frames.telemetry import Series
 
 MIGRATIONS: Final = (
     """
@@ -62,23 +67,29 @@ def write(connection: sqlite3.Connection, blocks: Sequence[Written], level: int 
 
 
 def read(
-    connection: sqlite3.Connection, level: int, source: str, since_ms: int, until_ms: int, most: int = MAX_READ_BLOCKS
-) -> list[Block]:
-    """Return the blocks of a source that have values of this time, in order; a damaged one is left out."""
+    connection: sqlite3.Connection,
+    level: int,
+    source: str,
+    since_ms: int,
+    until_ms: int,
+    wanted: Callable[[Series], bool] = lambda _series: True,
+) -> Iterator[Block]:
+    """Yield the blocks of a source that have values of this time, in order, with the series that are wanted; one that
+    is damaged, or has none of these, is left out."""
     # No block is longer than a day of a level's steps, so the key bounds what is looked at.
     longest_ms = {FINE: HOUR_MS, MINUTES: 2 * HOUR_MS, HOURS: 2 * DAY_MS}[level]
     rows = connection.execute(
         "SELECT data FROM block WHERE level = ? AND source = ? AND start_ms BETWEEN ? AND ? AND end_ms >= ? "
         "ORDER BY start_ms LIMIT ?",
-        (level, source, since_ms - longest_ms, until_ms, since_ms, most),
+        (level, source, since_ms - longest_ms, until_ms, since_ms, MAX_READ_BLOCKS),
     )
-    found = []
     for (data,) in rows:
         try:
-            found.append(unpack(data))
+            block = select(unpack(data), wanted)
         except ValueError:
             continue
-    return found
+        if block.series:
+            yield block
 
 
 def reduced_until(connection: sqlite3.Connection, level: int, source: str) -> int:
@@ -106,7 +117,7 @@ def sources(connection: sqlite3.Connection, level: int) -> list[str]:
 
 def roll_up(connection: sqlite3.Connection, level: int, names: Sequence[str], now_ms: int) -> int:
     """Reduce what is complete of a level for some sources; returns how many blocks it has made."""
-    coarser, step_ms, span_ms = STEPS[level]
+    coarser, _, span_ms = STEPS[level]
     made = 0
     for name in names:
         since_ms = reduced_until(connection, coarser, name)
@@ -118,15 +129,35 @@ def roll_up(connection: sqlite3.Connection, level: int, names: Sequence[str], no
             continue
         at_ms = int(row[0]) // span_ms * span_ms
         while at_ms + span_ms + LATE_MS <= now_ms and at_ms <= int(row[1]):
-            blocks = read(connection, level, name, at_ms, at_ms + span_ms)
-            whole = join(blocks)
-            inside = (whole.at_ms > at_ms) & (whole.at_ms <= at_ms + span_ms)
-            if inside.any():
-                part = Block(whole.series, whole.at_ms[inside], whole.values[:, inside])
-                write(connection, [Written(name, reduce(part, step_ms))], coarser)
+            part = _reduced(read(connection, level, name, at_ms, at_ms + span_ms), at_ms, span_ms, level)
+            if len(part.at_ms):
+                write(connection, [Written(name, part)], coarser)
                 made += 1
             at_ms += span_ms
     return made
+
+
+def _reduced(blocks: Iterator[Block], at_ms: int, span_ms: int, level: int) -> Block:
+    """The values of a span at the next level."""
+    step_ms = STEPS[level][1]
+    if level == MINUTES:  # each block has whole steps, and all series of a day by the minute would be gigabytes
+        return _without_short_attempts([_within(reduce(one, step_ms), at_ms, span_ms) for one in blocks])
+    return reduce(_within(join(list(blocks)), at_ms, span_ms), step_ms)
+
+
+def _within(block: Block, at_ms: int, span_ms: int) -> Block:
+    inside = (block.at_ms > at_ms) & (block.at_ms <= at_ms + span_ms)
+    return Block(block.series, block.at_ms[inside], block.values[:, inside])
+
+
+def _without_short_attempts(blocks: Sequence[Block]) -> Block:
+    """Blocks behind one another, without attempts that are in one of them alone."""
+    found: Counter[Key] = Counter(key_of(one) for block in blocks if len(block.at_ms) for one in block.series)
+
+    def is_kept(series: Series) -> bool:
+        return ATTEMPT not in series.labels or found[key_of(series)] > 1
+
+    return join([select(one, is_kept) for one in blocks])
 
 
 def trim(connection: sqlite3.Connection, level: int, before_ms: int) -> int:

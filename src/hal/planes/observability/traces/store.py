@@ -28,6 +28,8 @@ MIGRATIONS: Final = (
     CREATE INDEX spans_of_job ON spans (job, trace);
     """,
 )
+MAX_US: Final = 1 << 54
+"""Of an instant, in the year 2540: later ones do not fit into OTLP's nanoseconds."""
 MAX_SHOWN: Final = 1_000
 """Of one trace."""
 TRIMMED_ROWS: Final = 5_000
@@ -58,7 +60,7 @@ def spans_in(received: ReceivedSpans) -> Iterator[KeptSpan]:
     for at, name in enumerate(batch.names):
         trace = batch.traces[at * TRACE_ID_BYTES : (at + 1) * TRACE_ID_BYTES]
         own, parent = (column[at * SPAN_ID_BYTES : (at + 1) * SPAN_ID_BYTES] for column in (batch.spans, batch.parents))
-        if not any(trace) or not any(own) or ends[at] < starts[at] or ends[at] >= 1 << 62:
+        if not any(trace) or not any(own) or ends[at] < starts[at] or ends[at] > MAX_US:
             continue
         step: StepId | None = batch.steps[at] if batch.steps else None
         attributes: dict[str, str | int] = dict(batch.fields[at]) if batch.fields else {}
