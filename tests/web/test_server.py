@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from hal.core.model import SpecError
 from hal.core.model.web_config import WebSection, check_web
 from hal.web.assets import SHELL, load_assets
+from hal.web.callers import cookie_of
 from hal.web.front import answers_to, host_name
+from hal.web.live import _Loop, _Page
 from hal.web.rows import CHANGES
 from tests.daemons.controller.access.people import make_token
 from tests.web.serving import ORIGIN, Web, on_web
@@ -185,6 +188,70 @@ def test_live_events_have_the_nodes_and_then_what_changes(hal_home: Path) -> Non
         await stream.aclose()  # type: ignore[attr-defined]
         assert '"names":["n1"]' in text
         assert '"i":[0]' in text.split("event: node-changes")[1]
+
+    on_web(hal_home, body)
+
+
+@pytest.mark.parametrize(
+    "others", ['app={"a":1}; ', "a b=c; ", "flag; ", "k[0]=1; k@x=2; ", 'open="quote; ', "p=\xe9; ", "hal-web-42=old; "]
+)
+def test_cookies_of_other_servers_on_this_host_sign_nobody_out(others: str) -> None:
+    """Browsers send them to all ports of a host."""
+    headers = {b"cookie": f"{others}hal-web-4280=key; last=1".encode("latin-1")}
+    assert cookie_of(headers, "hal-web-4280") == "key"
+    assert cookie_of({b"cookie": others.encode("latin-1")}, "hal-web-4280") == ""
+
+
+def test_a_page_that_does_not_read_costs_nothing_while_the_controller_is_away(hal_home: Path) -> None:
+    """Of a thousand troubles at most eight wait; then it is sent the whole."""
+
+    async def body(web: Web) -> None:
+        await web.person("alice")
+        session = next(iter(web.page.web.sessions.by_ids.values()))
+        loop, page = _Loop(web.hal.runtime), _Page(session, frozenset({"pulse"}))
+        page.fresh = False
+        loop.enter(page)
+        most = 0
+        for _ in range(1_000):
+            loop._send(b"trouble", b"{}")
+            most = max(most, len(page.waiting))
+        assert (most, page.fresh) == (8, True)
+
+    on_web(hal_home, body)
+
+
+def test_pages_are_told_when_the_controllers_answer_is_not_understood(
+    hal_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that has another version; the loop goes on."""
+    monkeypatch.setattr("hal.web.live._COUNTS", msgspec.json.Decoder(int))
+
+    async def body(web: Web) -> None:
+        await web.person("alice")
+        session = next(iter(web.page.web.sessions.by_ids.values()))
+        stream = await web.page.web.live.follow(session, frozenset({"pulse"}))
+        async for piece in stream:
+            if b"event: trouble" in piece:
+                break
+        await stream.aclose()  # type: ignore[attr-defined]
+
+    on_web(hal_home, body)
+
+
+def test_pages_end_with_the_loop_that_feeds_them(hal_home: Path) -> None:
+    """So that browsers come again, and get another one."""
+
+    async def body(web: Web) -> None:
+        await web.person("alice")
+        session = next(iter(web.page.web.sessions.by_ids.values()))
+        live = web.page.web.live
+        stream = await live.follow(session, frozenset({"pulse"}))
+        async for piece in stream:
+            if b"event: pulse" in piece:
+                task = live._loop(session).task
+                assert task is not None
+                task.cancel()
+        assert session.rights in live._loops
 
     on_web(hal_home, body)
 

@@ -17,8 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from hal.client.transport.exchange import Request
-from hal.core.model import HALError, NotFoundError, OverloadedError
-from hal.rest.identity import UnauthorizedError
+from hal.core.model import DeniedError, HALError, InternalError, NotFoundError, OverloadedError
 from hal.rest.problems import problem_of
 from hal.runtime.interface import Runtime
 from hal.web.node_columns import NodeColumns, NodeUse
@@ -37,6 +36,8 @@ UNSEEN_MS: Final = 10_000
 MAX_LOOPS: Final = 200
 MAX_PAGES: Final = 1_000
 """Open pages of all."""
+MAX_WAITING: Final = 8
+"""Events of one page."""
 HISTORY: Final = 360
 """Points of the history of use,"""
 POINT_MS: Final = 5_000
@@ -74,6 +75,14 @@ class _Page:
         """It is sent the whole next."""
         self.wake = asyncio.Event()
 
+    def put(self, sent: bytes) -> None:
+        """Let it wait to be sent; if the page does not read, it is sent the whole later instead."""
+        if len(self.waiting) >= MAX_WAITING:
+            self.waiting.clear()
+            self.fresh = True
+        else:
+            self.waiting.append(sent)
+
 
 class _Loop:
     """Asks for all pages of equal rights."""
@@ -92,6 +101,8 @@ class _Loop:
         self.last: Session | None = None
         """Whose token is shown while nobody looks."""
         self._look_now = asyncio.Event()
+        self.over = False
+        """It looks no more: pages come again."""
 
     def enter(self, page: _Page) -> None:
         self.pages.add(page)
@@ -100,6 +111,14 @@ class _Loop:
 
     async def run(self) -> None:
         """Until nobody has looked for a long time, or nobody's token opens anything any more."""
+        try:
+            await self._look_again_and_again()
+        finally:
+            self.over = True
+            for page in self.pages:
+                page.wake.set()
+
+    async def _look_again_and_again(self) -> None:
         while True:
             session = next((page.session for page in self.pages if not page.session.ended), self.last)
             if session is None or session.ended:
@@ -111,12 +130,11 @@ class _Loop:
             begun_ms = self._runtime.monotonic_ms()
             try:
                 await self._look(session)
-            except UnauthorizedError:
-                if session is self.last:
-                    self.last = None
-                session.ended = True
-            except HALError as error:
-                self._send(b"trouble", msgspec.json.encode(problem_of(error)))
+            except (HALError, msgspec.DecodeError) as error:
+                if isinstance(error, DeniedError) and not self.pages:
+                    return  # the token of the last one opens nothing any more
+                failed = error if isinstance(error, HALError) else InternalError(f"the controller's answer: {error}")
+                self._send(b"trouble", msgspec.json.encode(problem_of(failed)))
             took_ms = self._runtime.monotonic_ms() - begun_ms
             wait_ms = max(EVERY_MS - took_ms, min(SHARE * took_ms, MOST_MS)) if self.pages else UNSEEN_MS
             with suppress(TimeoutError):
@@ -154,12 +172,8 @@ class _Loop:
             if page.fresh:
                 page.waiting.append(self._whole(page.topics))
                 page.fresh = False
-            elif len(page.waiting) >= 8:
-                page.waiting.clear()
-                page.fresh = True
-                continue
             else:
-                page.waiting.append(sent + (changed if "nodes" in page.topics else b""))
+                page.put(sent + (changed if "nodes" in page.topics else b""))
             page.wake.set()
 
     async def _look_at_nodes(self, session: Session) -> bytes | None:
@@ -185,7 +199,7 @@ class _Loop:
 
     def _send(self, kind: bytes, data: bytes) -> None:
         for page in self.pages:
-            page.waiting.append(_event(kind, data))
+            page.put(_event(kind, data))
             page.wake.set()
 
 
@@ -215,7 +229,7 @@ class Live:
         loop.enter(page)
         try:
             yield b": begins\n\n"
-            while not page.session.ended:
+            while not (page.session.ended or loop.over):
                 with suppress(TimeoutError):
                     async with asyncio.timeout(ALIVE_MS / 1_000):
                         await page.wake.wait()

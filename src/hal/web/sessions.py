@@ -20,7 +20,7 @@ from hal.client.addresses.address import Address
 from hal.client.rest.access_calls import WhoInfo
 from hal.client.transport.async_http import AsyncConnections
 from hal.client.transport.exchange import Request
-from hal.core.model import DeniedError, HALError, OverloadedError
+from hal.core.model import DeniedError, HALError, InternalError, OverloadedError
 from hal.rest.identity import UnauthorizedError
 from hal.rest.rights import Role
 from hal.runtime.interface import Runtime
@@ -268,7 +268,10 @@ async def who_is(connections: AsyncConnections) -> WhoInfo:
         HALError: it does not answer.
     """
     answer = await connections.send(Request("GET", "/v1/whoami", {"rights": "1"}))
-    return _WHO.decode(answer.body)
+    try:
+        return _WHO.decode(answer.body)
+    except msgspec.DecodeError as error:
+        raise InternalError(f"the controller's answer about a token is not understood: {error}") from None
 
 
 def _keep_none(session: Session) -> None:

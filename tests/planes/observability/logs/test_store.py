@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,10 @@ from hal.core.model import SpecError, StoreError
 from hal.planes.observability.logs.lines import Batch, Line, Source, lines_of, severity_of
 from hal.planes.observability.logs.store import (
     DAY_MS,
+    FoundOutputs,
     LogReader,
     LogWriter,
+    Outputs,
     Wanted,
     cursor_of,
     paths_of,
@@ -197,3 +200,64 @@ def test_an_output_can_be_put_together_again() -> None:
     lines = list(lines_of(data, 100, NOW_MS))
     assert "".join(one.text + ("\n" if one.whole else "") for one in lines).encode() == data
     assert [one.offset for one in lines] == [100, 108, 109, 109, 109, 20110]
+
+
+def printed(task: int, attempt: int = 1, *, rank: int = 0, user: str = "alice", job: int = 7) -> Batch:
+    """A line of one attempt of a task."""
+    source = Source("n1", "step", job, task, attempt, rank, "stdout", user)
+    return Batch(source, list(lines_of(b"x\n", 0, NOW_MS)), 2)
+
+
+def found_outputs(directory: Path, asked: Outputs, job: int = 7) -> FoundOutputs:
+    reader = LogReader(directory)
+    try:
+        return reader.outputs(job, asked)
+    finally:
+        reader.close()
+
+
+def test_the_newest_attempt_of_each_task_is_meant_unless_another_is_named(tmp_path: Path) -> None:
+    """Task 0 has run once, task 1 three times, in two files."""
+    writer = writer_of(tmp_path, max_bytes=1)
+    for batch in (printed(0), printed(1), printed(1, 2), printed(1, 3)):
+        writer.add([batch], NOW_MS)
+        writer.tend(NOW_MS)
+    newest = found_outputs(tmp_path, Outputs())
+    first = found_outputs(tmp_path, Outputs(attempt=1))
+    assert newest.outputs.newest == {1: 3}
+    assert [newest.outputs.admit(printed(*one).source) for one in ((0, 1), (1, 1), (1, 2), (1, 3))] == [
+        True, False, False, True,
+    ]  # fmt: skip
+    assert [first.outputs.admit(printed(1, one).source) for one in (1, 3)] == [True, False]
+
+
+def test_it_is_known_whether_outputs_are_of_several_tasks_or_ranks(tmp_path: Path) -> None:
+    writer_of(tmp_path).add([printed(0), printed(1), printed(2, rank=0), printed(2, rank=1)], NOW_MS)
+    asked = [Outputs(), Outputs(tasks=(1, 1)), Outputs(tasks=(2, 2)), Outputs(tasks=(2, 2), rank=1), Outputs(rank=5)]
+    assert [found_outputs(tmp_path, one).count for one in asked] == [2, 1, 2, 1, 0]
+
+
+def test_safety_another_users_output_is_there_and_not_mine(tmp_path: Path) -> None:
+    writer_of(tmp_path).add([printed(0, user="bob"), printed(0, 2, user="bob")], NOW_MS)
+    found = found_outputs(tmp_path, Outputs(user="alice"))
+    assert (found.there, found.mine, found.count, found.outputs.newest) == (True, False, 0, {})
+
+
+def test_what_hals_processes_log_about_a_job_is_no_output_of_it(tmp_path: Path) -> None:
+    writer_of(tmp_path).add([Batch(Source("n1", "agent", 7), [Line(NOW_MS, Severity.INFO, "started")])], NOW_MS)
+    assert found_outputs(tmp_path, Outputs(user="alice"))[:2] == (False, False)
+
+
+def test_a_large_array_takes_no_memory_for_each_of_its_tasks(tmp_path: Path) -> None:
+    """5,000 outputs as they were kept would be 2 MB; of the three tasks that ran again some hundred bytes."""
+    again = [printed(task, 2) for task in (1, 2, 3)]
+    writer_of(tmp_path).add([*(printed(task) for task in range(5_000)), *again], NOW_MS)
+    reader = LogReader(tmp_path)
+    reader.outputs(7, Outputs())  # opens the file
+    tracemalloc.start()
+    found = reader.outputs(7, Outputs())
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    reader.close()
+    assert (found.count, len(found.outputs.newest)) == (2, 3)
+    assert peak < 200_000

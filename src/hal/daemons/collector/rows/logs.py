@@ -13,7 +13,7 @@ from hal.daemons.collector.collector import Collector
 from hal.planes.observability.logs.lines import SEVERITIES, STEP, Source, severity_word
 from hal.planes.observability.logs.part import LogsPart
 from hal.planes.observability.logs.partition import Found
-from hal.planes.observability.logs.store import MAX_PAGE_ROWS, PAGE_ROWS, Wanted, cursor_of
+from hal.planes.observability.logs.store import MAX_PAGE_ROWS, PAGE_ROWS, Outputs, Wanted, cursor_of
 from hal.planes.observability.logs.words import HOW, parse_search
 from hal.rest.answers import streamed_answer
 from hal.rest.call import Call
@@ -95,31 +95,27 @@ async def read_job(collector: Collector, call: Call) -> object:
     attempt = params.optional_integer("attempt", low=1, high=MAX_TASK)
     rank = params.optional_integer("rank", low=0, high=MAX_TASK)
     tasks = _tasks(call)
-    outputs = [one for one in await logs.outputs(job) if one.component == STEP]
-    mine = [one for one in outputs if user is None or one.user == user]
-    call.visit.not_own = bool(outputs) and not mine
-    newest = {one.task: one.attempt for one in mine}  # in ascending order
-    chosen = {
-        one
-        for one in mine
-        if (tasks is None or tasks[0] <= one.task <= tasks[1])
-        and one.attempt == (attempt if attempt is not None else newest[one.task])
-        and (rank is None or one.rank == rank)
-        and (not stream or one.stream == stream)
-    }
-    if not chosen:
+    asked = Outputs(user=user, tasks=tasks, attempt=attempt, rank=rank, stream=stream)
+    found = await logs.outputs(job, asked)
+    call.visit.not_own = found.there and not found.mine
+    if not found.count:
         raise NotFoundError(
             f"the collector has no output of job {job} like that",
             hint="it keeps what was printed while it ran, within [observability.logs] of hal.toml",
         )
     wanted = Wanted(job=job, user=user, tasks=tasks, component=STEP)
-    content = _content(logs, wanted, chosen, plain=not params.flag("records"))
+    content = _content(logs, wanted, found.outputs, several=found.count > 1, plain=not params.flag("records"))
     return streamed_answer(call, content, LINES if params.flag("records") else f"{PLAIN}; charset=utf-8")
 
 
-async def _content(logs: LogsPart, wanted: Wanted, chosen: set[Source], *, plain: bool) -> AsyncIterator[bytes]:
-    """The lines of these outputs, oldest first; where there are several tasks or ranks, each behind whose it is."""
-    several = len({(one.task, one.rank) for one in chosen}) > 1
+async def _content(
+    logs: LogsPart, wanted: Wanted, outputs: Outputs, *, several: bool, plain: bool
+) -> AsyncIterator[bytes]:
+    """The lines of these outputs, oldest first.
+
+    Args:
+        several: tasks or ranks: each line is behind whose it is.
+    """
     begun: Source | None = None
     """The output whose line has no end yet."""
     after = 0
@@ -127,7 +123,7 @@ async def _content(logs: LogsPart, wanted: Wanted, chosen: set[Source], *, plain
         after = found[-1].id
         parts: list[bytes] = []
         for one in found:
-            if one.source not in chosen:
+            if not outputs.admit(one.source):
                 continue
             if not plain:
                 parts.append(_ENCODER.encode(view_of(one)) + b"\n")

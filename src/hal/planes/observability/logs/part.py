@@ -17,7 +17,7 @@ from hal.core.model.log_config import LogsSection
 from hal.planes.observability.logs.component_logs import ComponentLogs
 from hal.planes.observability.logs.lines import STEP, Batch, Line, Source, severity_of
 from hal.planes.observability.logs.partition import Found
-from hal.planes.observability.logs.store import DAY_MS, LogReader, LogWriter, Page, Wanted
+from hal.planes.observability.logs.store import DAY_MS, FoundOutputs, LogReader, LogWriter, Outputs, Page, Wanted
 from hal.planes.observability.otlp.encoding import SERVICE, logs_request
 from hal.planes.observability.otlp.exporter import OtlpExporter
 from hal.runtime.interface import Runtime
@@ -129,9 +129,9 @@ class LogsPart:
         """See `LogReader.of_job`."""
         return await self._read(lambda: self._reader.of_job(wanted, after), [])
 
-    async def outputs(self, job: int) -> list[Source]:
+    async def outputs(self, job: int, asked: Outputs) -> FoundOutputs:
         """See `LogReader.outputs`."""
-        return await self._read(lambda: self._reader.outputs(job), [])
+        return await self._read(lambda: self._reader.outputs(job, asked), FoundOutputs(False, False, asked, 0))
 
     async def _read(self, call: Callable[[], T], nothing: T) -> T:
         def read() -> T:

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from urllib.parse import quote
 
 from hal.core.model import StoreError
-from hal.planes.observability.logs.lines import Batch, Line, Source
+from hal.planes.observability.logs.lines import STEP, Batch, Line, Source
 from hal.planes.observability.logs.words import TAG, indexable
 from hal.wire.frames.telemetry import Severity
 
@@ -28,6 +28,7 @@ CACHE_KIB: Final = 16 << 10
 READ_CACHE_KIB: Final = 4 << 10
 MERGED_ROWS: Final = 1_000
 """Lines for which the store notes their earliest and latest time together."""
+MAX_TASK: Final = (1 << 63) - 1
 MAX_KNOWN_SOURCES: Final = 20_000
 """Sources whose number is in memory; the others are looked up."""
 
@@ -62,6 +63,13 @@ def first_id_of(path: Path) -> int:
     """The id of the first line in a file, by its name; -1: the name is none of a file of the store."""
     stem = path.name.removesuffix(SUFFIX)
     return int(stem) if path.name.endswith(SUFFIX) and stem.isascii() and stem.isdigit() else -1
+
+
+class TaskAttempt(NamedTuple):
+    """An attempt of a task."""
+
+    task: int
+    attempt: int
 
 
 class PartitionWriter:
@@ -232,10 +240,20 @@ class PartitionReader:
         """The oldest lines that match, oldest first."""
         return self._found(expression, first, last, limit, "ASC")
 
-    def sources(self, job: int) -> list[tuple[int, Source]]:
-        """The outputs of a job, with their numbers."""
-        rows = self._open.execute(f"SELECT id, {_COLUMNS} FROM sources WHERE job=?", (job,))
-        return [(row[0], Source(*row[1:])) for row in rows]
+    def outputs(self, job: int) -> Iterator[Source]:
+        """The outputs of a job."""
+        rows = self._open.execute(f"SELECT {_COLUMNS} FROM sources WHERE job=? AND component=?", (job, STEP))
+        return (Source(*row) for row in rows)
+
+    def later_attempts(self, job: int, tasks: tuple[int, int] | None, user: str | None) -> list[TaskAttempt]:
+        """The newest attempt of each task that has had more than one, by its outputs; of a user's alone."""
+        first, last = tasks or (0, MAX_TASK)
+        rows = self._open.execute(
+            "SELECT task, max(attempt) FROM sources WHERE job=? AND task BETWEEN ? AND ? AND component=? "
+            "AND user=coalesce(?, user) GROUP BY task HAVING max(attempt) > 1",
+            (job, first, last, STEP, user),
+        )
+        return [TaskAttempt(*row) for row in rows]
 
     def read_to(self, source: Source) -> int:
         """Where an output was read to, as far as this file knows."""

@@ -9,13 +9,13 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
 from hal.core.model import SpecError, StoreError
-from hal.planes.observability.logs.lines import Batch, Source
+from hal.planes.observability.logs.lines import STEP, Batch, Source
 from hal.planes.observability.logs.partition import (
     SUFFIX,
     Found,
@@ -98,6 +98,46 @@ class Page(NamedTuple):
     lines: list[Found]
     before: int
     """Asks for what follows; 0: there is no more."""
+
+
+class Outputs(NamedTuple):
+    """Which outputs of a job."""
+
+    user: str | None = None
+    """Only of this user."""
+    tasks: tuple[int, int] | None = None
+    """First and last."""
+    attempt: int | None = None
+    """None: of the newest attempt of each task."""
+    rank: int | None = None
+    stream: str = ""
+    newest: Mapping[int, int] = {}
+    """By task, where that attempt is not the first."""
+
+    def admit(self, one: Source) -> bool:
+        """Whether an output is one of them."""
+        attempt = self.newest.get(one.task, 1) if self.attempt is None else self.attempt
+        return (
+            (self.user is None or one.user == self.user)
+            and one.component == STEP
+            and (self.tasks is None or self.tasks[0] <= one.task <= self.tasks[1])
+            and one.attempt == attempt
+            and (self.rank is None or one.rank == self.rank)
+            and self.stream in ("", one.stream)
+        )
+
+
+class FoundOutputs(NamedTuple):
+    """What is known of outputs of a job."""
+
+    there: bool
+    """There are some of the job, whoever may see them."""
+    mine: bool
+    """There are some of the user."""
+    outputs: Outputs
+    """With the newest attempts."""
+    count: int
+    """How many tasks and ranks they are of; 2: several."""
 
 
 class LogWriter:
@@ -281,10 +321,30 @@ class LogReader:
                 first = found[-1].id + 1
         return []
 
-    def outputs(self, job: int) -> list[Source]:
-        """The outputs of a job of which there are lines, in order."""
-        found = {source for file in self._files() for _, source in self._read(file, lambda one: one.sources(job))}
-        return sorted(found, key=lambda one: (one.task, one.attempt, one.rank, one.stream))
+    def outputs(self, job: int, asked: Outputs) -> FoundOutputs:
+        """Which outputs of a job there are. Memory follows tasks that ran again, not all of an array."""
+        newest: dict[int, int] = {}
+        there = mine = False
+        files = self._files()
+        for file in files:
+            for one in self._read(file, lambda reader: reader.later_attempts(job, asked.tasks, asked.user)):
+                newest[one.task] = max(one.attempt, newest.get(one.task, 1))
+        found = asked._replace(newest=newest)
+        of: set[tuple[int, int]] = set()
+
+        def look(reader: PartitionReader) -> None:
+            nonlocal there, mine
+            for one in reader.outputs(job):
+                there = True
+                mine = mine or asked.user is None or one.user == asked.user
+                if found.admit(one):
+                    of.add((one.task, one.rank))
+                if len(of) > 1:
+                    return
+
+        for file in files:
+            self._read(file, look)
+        return FoundOutputs(there, mine, found, len(of))
 
     def close(self) -> None:
         """Close all files."""
