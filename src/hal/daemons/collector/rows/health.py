@@ -20,9 +20,7 @@ class CollectorHealth(Struct, frozen=True, kw_only=True):
     status: Annotated[str, Meta(description="`ok`, or `degraded` while a part does not work")]
     summary: Annotated[str, Meta(description="one line, which `hal status` shows")]
     warnings: Annotated[list[Warned], Meta(description="what was dropped within an hour, or is behind, and what helps")]
-    parts: Annotated[
-        dict[str, PartHealth], Meta(description="by name; words, as why one fails, are shown to operators")
-    ]
+    parts: Annotated[dict[str, PartHealth], Meta(description="by name; words are shown to operators")]
 
 
 async def get_health(collector: Collector, call: Call) -> CollectorHealth:
