@@ -234,13 +234,13 @@ def test_the_newest_attempt_of_each_task_is_meant_unless_another_is_named(tmp_pa
 def test_it_is_known_whether_outputs_are_of_several_tasks_or_ranks(tmp_path: Path) -> None:
     writer_of(tmp_path).add([printed(0), printed(1), printed(2, rank=0), printed(2, rank=1)], NOW_MS)
     asked = [Outputs(), Outputs(tasks=(1, 1)), Outputs(tasks=(2, 2)), Outputs(tasks=(2, 2), rank=1), Outputs(rank=5)]
-    assert [found_outputs(tmp_path, one).count for one in asked] == [2, 1, 2, 1, 0]
+    assert [found_outputs(tmp_path, one).number for one in asked] == [2, 1, 2, 1, 0]
 
 
 def test_safety_another_users_output_is_there_and_not_mine(tmp_path: Path) -> None:
     writer_of(tmp_path).add([printed(0, user="bob"), printed(0, 2, user="bob")], NOW_MS)
     found = found_outputs(tmp_path, Outputs(user="alice"))
-    assert (found.there, found.mine, found.count, found.outputs.newest) == (True, False, 0, {})
+    assert (found.there, found.mine, found.number, found.outputs.newest) == (True, False, 0, {})
 
 
 def test_what_hals_processes_log_about_a_job_is_no_output_of_it(tmp_path: Path) -> None:
@@ -259,5 +259,5 @@ def test_a_large_array_takes_no_memory_for_each_of_its_tasks(tmp_path: Path) -> 
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     reader.close()
-    assert (found.count, len(found.outputs.newest)) == (2, 3)
+    assert (found.number, len(found.outputs.newest)) == (2, 3)
     assert peak < 200_000

@@ -98,13 +98,13 @@ async def read_job(collector: Collector, call: Call) -> object:
     asked = Outputs(user=user, tasks=tasks, attempt=attempt, rank=rank, stream=stream)
     found = await logs.outputs(job, asked)
     call.visit.not_own = found.there and not found.mine
-    if not found.count:
+    if not found.number:
         raise NotFoundError(
             f"the collector has no output of job {job} like that",
             hint="it keeps what was printed while it ran, within [observability.logs] of hal.toml",
         )
     wanted = Wanted(job=job, user=user, tasks=tasks, component=STEP)
-    content = _content(logs, wanted, found.outputs, several=found.count > 1, plain=not params.flag("records"))
+    content = _content(logs, wanted, found.outputs, several=found.number > 1, plain=not params.flag("records"))
     return streamed_answer(call, content, LINES if params.flag("records") else f"{PLAIN}; charset=utf-8")
 
 

@@ -136,7 +136,7 @@ class FoundOutputs(NamedTuple):
     """There are some of the user."""
     outputs: Outputs
     """With the newest attempts."""
-    count: int
+    number: int
     """How many tasks and ranks they are of; 2: several."""
 
 
