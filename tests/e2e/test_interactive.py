@@ -76,12 +76,26 @@ def test_a_detached_job_goes_on_and_is_attached_to(shared_hal: LiveHal, client: 
             assert "> first" in terminal.shown
             terminal.type("\x10\x11")
             assert (terminal.wait(), "detached from job" in terminal.shown) == (0, True)
+            assert "\\n" not in terminal.shown
     assert job.refresh().state == "running"
     with on_terminal(shared_hal, "attach", job.id) as terminal:
         terminal.read_until("> second")
         terminal.type("\x04")
         assert terminal.wait() == 0
     assert job.wait(DEADLINE_S).state == "succeeded"
+
+
+@pytest.mark.slow
+def test_ctrl_c_asks_on_a_line_of_its_own(shared_hal: LiveHal) -> None:
+    """The second one cancels the job."""
+    with on_terminal(shared_hal, "run", "--", "sh", "-c", "echo re''ady; exec sleep 1000") as terminal:
+        terminal.read_until("ready")
+        terminal.type("\x03")
+        terminal.read_until("(Ctrl-C again: cancel)")
+        terminal.type("\x03")
+        assert terminal.wait() != 0
+        assert "\ncancel job" in terminal.shown.replace("\r\n", "\n")
+        assert "\\n" not in terminal.shown
 
 
 @pytest.mark.slow

@@ -66,6 +66,7 @@ def test_a_row_of_history_is_a_job_with_the_sums_of_its_attempts(serve: Serve, h
     serve(serving(ENDED, []))
     eight, seven = json.loads(hal("history", "--json").out)
     assert (seven["group"], seven["state"], seven["tasks"], seven["attempts"]) == ("7", "succeeded", 1, 2)
+    assert (seven["exit_code"], eight["exit_code"]) == (0, 1)  # what failed before job 7 succeeded counts no more
     assert (seven["ran_ms"], seven["cpu_ms"], seven["nodes"]) == (20_000, 8_000, ["n1", "n2"])
     assert (eight["state"], eight["tasks"], eight["states"]) == ("failed", 2, {"succeeded": 1, "failed": 1})
 
@@ -118,6 +119,12 @@ def test_history_as_csv_has_every_field(serve: Serve, hal: Hal) -> None:
     serve(serving(ENDED, []))
     rows = list(csv.DictReader(io.StringIO(hal("history", "--by", "user", "--csv").out)))
     assert [(row["user"], row["tasks"], row["cpu_ms"]) for row in rows] == [("bob", "2", "8000"), ("ada", "1", "8000")]
+
+
+def test_history_as_csv_has_as_many_rows_as_asked_for(serve: Serve, hal: Hal) -> None:
+    """All of them, if no number is given."""
+    serve(serving(ENDED, []))
+    assert len(hal("history", "--csv", "--limit", "1").out.splitlines()) == 2
 
 
 def test_the_table_of_history_has_the_columns_that_are_asked_for(serve: Serve, hal: Hal) -> None:

@@ -33,6 +33,42 @@ def test_a_file_that_cannot_be_used_is_refused_with_the_next_step(
     assert (ran.code, step in ran.err) == (2, True), ran.err
 
 
+@pytest.mark.parametrize(
+    ("words", "step"),
+    [
+        ("submit -a 0 -- a", "the task of index 0 alone is 0-0"),
+        ("submit -t -1 -- a", "write a positive duration"),
+        ("submit", "name a file (- is standard input)"),
+    ],
+)
+def test_what_cannot_be_submitted_is_refused_with_the_next_step(hal: Hal, words: str, step: str) -> None:
+    """Before anything is asked of a controller."""
+    ran = hal(*words.split())
+    assert (ran.code, step in ran.err) == (2, True), ran.err
+
+
+def test_a_script_without_its_first_line_is_refused_with_that_line(hal: Hal, tmp_path: Path) -> None:
+    """The suffix says that it is no job file."""
+    path = tmp_path / "job.sh"
+    path.write_text("hostname\n")
+    ran = hal("submit", path)
+    assert (ran.code, "#!/bin/sh" in ran.err) == (2, True), ran.err
+
+
+@pytest.mark.parametrize("option", ["--ship", "--workdir", "--stdout"])
+def test_an_empty_path_is_refused(hal: Hal, option: str) -> None:
+    """The variable behind it is not set: the job would run or write somewhere else."""
+    ran = hal("submit", option, "", "--", "true")
+    assert (ran.code, "it is empty" in ran.err) == (2, True), ran.err
+
+
+@pytest.mark.parametrize("option", ["--user", "--name", "--queue", "--account", "--state", "--label"])
+def test_an_empty_filter_is_refused_rather_than_ignored(hal: Hal, option: str) -> None:
+    """`hal cancel --user "$WHO" -s pending -y` would cancel the jobs of everybody."""
+    ran = hal("cancel", "-y", "-s", "pending", option, "")
+    assert (ran.code, f"{option} is empty" in ran.err) == (2, True), ran.err
+
+
 def test_a_directory_in_place_of_a_file_is_refused_with_the_next_step(hal: Hal, tmp_path: Path) -> None:
     """What it is, one can look up."""
     ran = hal("submit", "--from-json", tmp_path, "--", "true")

@@ -220,7 +220,7 @@ def test_a_directory_and_an_unreadable_file_say_so(tmp_path: Path, controller: S
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        ((), "there is nothing to submit; name a file, or write a command after --"),
+        ((), "there is nothing to submit; name a file (- is standard input), or write a command after --"),
         (("--",), "there is no command after --"),
         (("a.json", "--", "tool"), "files and a command cannot be submitted together"),
         (("-m", "lots", "--", "tool"), "memory: 'lots' is not a size"),

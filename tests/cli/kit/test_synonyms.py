@@ -57,6 +57,23 @@ def test_a_command_of_another_scheduler_is_answered_by_its_meaning(words: str, h
         ("submit -q short -- a", "the queue is -Q short, the QOS --qos short"),
         ("submit -p short -- a", "the queue is -Q, --queue NAME; -p is the priority"),
         ("submit -o out.txt -- a", "the output of a job goes to --stdout FILE"),
+        ("submit -J fit -- a", "did you mean --name?"),
+        ("submit -b now+1h -- a", "did you mean --begin?"),
+        ("submit -C gpu -- a", "node labels: --constraint gpu"),
+        ("jobs -t PD", "did you mean --state?"),
+        ("jobs -s PD", "did you mean pending?"),
+        ("jobs -s COMPLETED", "did you mean succeeded?"),
+        ("jobs --me", "write --user $USER"),
+        ("jobs --start", "hal why JOB says"),
+        ("wait 42 -t 1h", "did you mean --timeout?"),
+        ("history -S now-1h", "did you mean --since?"),
+        ("history --endtime now", "did you mean --until?"),
+        ("update 42 TimeLimit=10", "did you mean --walltime?"),
+        ("update 42 --TimeLimit 10", "did you mean --walltime?"),
+        ("update 42 walltime=10m", "--walltime"),
+        ("update 42 --env A=1", "it never changes: cancel the job, and submit it again"),
+        ("update --state held -t 5m", "name the jobs that are to change"),
+        ("show fit", "hal jobs --name fit"),
         ("jobs -o csv", "see hal jobs --help"),
         ("jobs --usr ann", "see hal jobs --help"),
     ],
@@ -75,8 +92,8 @@ def test_every_command_that_a_hint_names_exists() -> None:
 
 
 def test_every_option_that_a_hint_names_exists() -> None:
-    """On submit, or where jobs are listed."""
-    known = options_of("submit") | options_of("jobs")
+    """On submit, where jobs or what ended is listed, or where one waits."""
+    known = options_of("submit") | options_of("jobs") | options_of("history") | options_of("wait")
     for names in OPTIONS.values():
         assert set(names) <= known, names
     for saying in _SAYINGS.values():

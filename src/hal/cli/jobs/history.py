@@ -53,10 +53,12 @@ COLUMNS_HELP = (
 @click.option("--until", metavar="TIME", help="What ended before TIME, or more than so long ago.")
 @click.option("--by", type=click.Choice(KINDS), default="job", show_default=True, help="What a row sums up.")
 @click.option(
-    "--limit", type=click.IntRange(0), default=DEFAULT_LIMIT, show_default=True, help="The last rows to list; 0: all."
+    "--limit",
+    type=click.IntRange(0),
+    help=f"The last rows to list; 0: all (default: {DEFAULT_LIMIT}, of --csv all).",
 )
 @click.option("--columns", metavar="COLUMN,...", help=COLUMNS_HELP)
-@click.option("--csv", "as_csv", is_flag=True, help="Print all fields of all rows as CSV.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print all fields of the rows as CSV.")
 @click.option(
     "--swf",
     type=click.Path(path_type=Path),
@@ -88,7 +90,7 @@ def history(
     since: str | None,
     until: str | None,
     by: str,
-    limit: int,
+    limit: int | None,
     columns: str | None,
     as_csv: bool,
     swf: Path | None,
@@ -125,7 +127,8 @@ def history(
         return
     rows = history_rows.summed(found, by)
     _note_lost(screen, lost, filters.get("since_ms", 0))
-    listed = rows[-limit:] if limit and not as_csv else rows
+    most = (0 if as_csv else DEFAULT_LIMIT) if limit is None else limit
+    listed = rows[-most:] if most else rows
     if as_csv:
         screen.out.write(history_rows.as_csv(listed, by))
         return

@@ -76,15 +76,15 @@ class _Sum:
         self.row = HistoryRow(group=group, states={})
         self.jobs: set[str] = set()
         self.nodes: dict[str, None] = {}
-        self.ended: dict[tuple[str, int], AttemptState] = {}
-        """How the latest attempt of each task ended."""
+        self.ended: dict[tuple[str, int], tuple[AttemptState, int | None]] = {}
+        """How the latest attempt of each task ended, and its exit code."""
 
     def add(self, one: EndedAttemptInfo) -> None:
         """Count an attempt."""
         row = self.row
         row.attempts += 1
         self.jobs.add(one.job)
-        self.ended[one.job, one.task] = one.state
+        self.ended[one.job, one.task] = one.state, one.exit_code
         row.states[one.state.value] = row.states.get(one.state.value, 0) + 1
         for field in ("name", "user", "account", "queue"):
             value = getattr(one, field)
@@ -93,8 +93,6 @@ class _Sum:
         for node in one.nodes:
             if len(self.nodes) < MAX_NODES:
                 self.nodes.setdefault(node)
-        if one.exit_code is not None:
-            row.exit_code = max(one.exit_code, row.exit_code or 0)
         if one.start_ms is not None:
             row.start_ms = one.start_ms if row.start_ms is None else min(row.start_ms, one.start_ms)
             row.ran_ms += max(one.end_ms - one.start_ms, 0)
@@ -107,7 +105,8 @@ class _Sum:
         row = self.row
         row.jobs, row.tasks = len(self.jobs), len(self.ended)
         row.nodes = tuple(sorted(self.nodes))
-        row.state = max(self.ended.values(), key=_SEVERITY.index).value
+        row.state = max((state for state, _code in self.ended.values()), key=_SEVERITY.index).value
+        row.exit_code = max((code for _state, code in self.ended.values() if code is not None), default=None)
         return row
 
 
@@ -175,7 +174,10 @@ COLUMNS: Final[dict[str, Column]] = {
     "failed": _count(
         "attempts that did not succeed", lambda row: row.attempts - row.states.get(AttemptState.SUCCEEDED.value, 0)
     ),
-    "exit": Column("the largest exit code", lambda row: NOTHING if row.exit_code is None else str(row.exit_code)),
+    "exit": Column(
+        "the largest exit code of the latest attempts of its tasks",
+        lambda row: NOTHING if row.exit_code is None else str(row.exit_code),
+    ),
     "nodes": Column("where it ran", lambda row: fold_names(row.nodes) or NOTHING),
     "started": Column("the first start", lambda row: instant(row.start_ms) or NOTHING),
     "ended": Column("the last end", lambda row: instant(row.end_ms)),

@@ -117,7 +117,8 @@ def attach_here(screen: Screen, job: int, task: int, *, terminal: bool | None = 
         return session.run(RawTerminal(0) if terminal else None)
     except SessionEndedError as error:
         if error.number == 0:
-            screen.note(f"\ndetached from job {job}; `hal attach {job}` returns to it while it runs")
+            screen.note("")
+            screen.note(f"detached from job {job}; `hal attach {job}` returns to it while it runs")
             return exit_codes.OK
         return exit_codes.SIGNALLED + error.number
 

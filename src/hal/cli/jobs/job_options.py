@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 import click
 
+from hal.cli.jobs.trailing_command import is_name_alone
 from hal.cli.kit.command import UnlikelyValueError
 from hal.cli.kit.pairs import pairs
 
@@ -40,6 +41,21 @@ class _Priority(click.types.IntParamType):
     def fail(self, message: str, param: click.Parameter | None = None, ctx: click.Context | None = None) -> NoReturn:
         """As click's, with that word."""
         raise UnlikelyValueError(message, ctx, param, "the queue is -Q, --queue NAME; -p is the priority")
+
+
+def _not_empty(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """Refuse an empty path, such as that of an unset variable: the job would run elsewhere, or write elsewhere."""
+    if value is not None and not value.strip():
+        raise click.BadParameter("it is empty; give it a value, or leave it out", ctx, param)
+    return value
+
+
+def _workdir(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """Refuse a mere word that is no directory here: with Slurm, -C names labels of nodes."""
+    if _not_empty(ctx, param, value) and is_name_alone(str(value)) and not os.path.isdir(str(value)):
+        hint = f"-C is the working directory, ./{value} if it is on the nodes alone; node labels: --constraint {value}"
+        raise UnlikelyValueError(f"there is no directory '{value}' here", ctx, param, hint)
+    return value
 
 
 _JOB_OPTIONS = (
@@ -137,11 +153,14 @@ _JOB_OPTIONS = (
         "-e", "--env", metavar="K=V", multiple=True, help="Environment variable; K alone passes yours on; repeatable."
     ),
     click.option("--export-all", is_flag=True, help="Pass your whole environment on."),
-    click.option("-C", "--workdir", metavar="DIR", help="Working directory (default: the current one)."),
+    click.option(
+        "-C", "--workdir", metavar="DIR", callback=_workdir, help="Working directory (default: the current one)."
+    ),
     click.option("--umask", metavar="OCTAL", help="Umask of its processes, such as 0027 (default: 0022)."),
     click.option(
         "--ship",
         metavar="DIR",
+        callback=_not_empty,
         help="Ship this directory with it: each attempt begins in a copy of its own (left out: what .halignore names).",
     ),
     click.option(
@@ -158,10 +177,11 @@ _JOB_OPTIONS = (
     click.option(
         "--stdout",
         metavar="FILE",
+        callback=_not_empty,
         help="File for its output, and its errors too unless --stderr names another. In names: %j job, %a array index, "
         "%T task, %n rank, %N node, %r attempt, %u user, %x job name; %05a pads.",
     ),
-    click.option("--stderr", metavar="FILE", help="File for its errors; as --stdout."),
+    click.option("--stderr", metavar="FILE", callback=_not_empty, help="File for its errors; as --stdout."),
     click.option("--stdin", metavar="FILE", help="File that it reads; as --stdout (default: nothing)."),
     click.option(
         "--open-mode",

@@ -113,12 +113,22 @@ def _preview(screen: Screen, old: Job, spec: dict[str, Any]) -> int:
 
     def draw() -> None:
         for name in names:
-            shown = (field_text(name, one.get(name)) for one in (before, after))
+            shown = (field_text(name, one) for one in _differing(before.get(name), after.get(name)))
             screen.line(f"{name} {' → '.join(shown)}")
         screen.note("nothing was submitted" if names else "nothing would change; nothing was submitted")
 
     screen.show({"replaces": old.id, "changes": changes}, draw)
     return exit_codes.OK
+
+
+def _differing(before: Any, after: Any) -> tuple[Any, Any]:
+    """Of two tables, such as environments, the entries that differ; all else as it is."""
+    if not isinstance(before, dict) or not isinstance(after, dict):
+        return before, after
+    return (
+        {key: value for key, value in before.items() if after.get(key) != value},
+        {key: value for key, value in after.items() if before.get(key) != value},
+    )
 
 
 def _job_in(file: str) -> JobSpec:

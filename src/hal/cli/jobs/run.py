@@ -74,6 +74,10 @@ def run(
     command = [*words, *(["--", *behind] if words and behind is not None else behind or [])]
     if not command:
         raise click.UsageError("there is no command to run; write: hal run -- COMMAND")
+    if _is_file_here(command[0]):
+        screen.note(
+            f"'{command[0]}' is looked up in PATH; the file here is ./{command[0]}, a script hal submit {command[0]}"
+        )
     options = options_of(given)
     if forward or terminal:
         from hal.cli.jobs.interactive import check_terminal, interactive_options, run_interactively
@@ -92,6 +96,14 @@ def run(
         return exit_codes.OK
     with Interrupts() as interrupts:
         return _Attended(screen, screen.client.submit(command, **options), interrupts).result()
+
+
+def _is_file_here(word: str) -> bool:
+    """Whether it names a file of this directory and no program: as with srun, what is meant is the file."""
+    import os
+    import shutil
+
+    return os.sep not in word and os.path.isfile(word) and shutil.which(word) is None
 
 
 class _Attended:
@@ -181,7 +193,8 @@ class _Attended:
             self._asked = True
             try:
                 with self._interrupts.raised():
-                    sure = self._screen.ask(f"\ncancel job {self._job.id}? (Ctrl-C again: cancel)")
+                    self._screen.note("")
+                    sure = self._screen.ask(f"cancel job {self._job.id}? (Ctrl-C again: cancel)")
                 if not sure:
                     self._screen.note(f"job {self._job.id} continues")
                     self._asked = False

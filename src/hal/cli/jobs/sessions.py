@@ -141,7 +141,7 @@ def failures(screen: Screen, name: str, tag: str, function: str, limit: int, bri
 @click.argument("name", required=False, default="")
 @pass_screen
 def metrics(screen: Screen, name: str) -> None:
-    """Print the numbers of your sessions in the text format of Prometheus, for its node exporter's textfile collector
+    """Print the numbers of your sessions, in the text format of Prometheus, for its node exporter's textfile collector
     or for a script that pushes them."""
     from hal.client.sessions.listing import my_session, my_sessions, view_of
     from hal.client.sessions.prometheus import metrics_of

@@ -33,7 +33,8 @@ def specs_of(name: str, text: str, kind: str, settings: Mapping[str, Any]) -> li
         changed = [_changed(item, settings) if isinstance(item, Mapping) else item for item in items]
         return specs_from_text(msgspec.json.encode(changed).decode(), kind="json")
     except SpecError as error:
-        raise SpecError(f"{'standard input' if name == STDIN else name}: {error.message}", hint=error.hint) from error
+        hint = error.hint or ("a script begins with #!, such as #!/bin/sh" if name == STDIN else "")
+        raise SpecError(f"{'standard input' if name == STDIN else name}: {error.message}", hint=hint) from error
 
 
 def _changed(raw: Mapping[Any, Any], settings: Mapping[str, Any]) -> dict[Any, Any]:

@@ -136,7 +136,9 @@ def specs_given(
             raise click.UsageError("there is no command after --")
         return [spec_from_options(words, options_of(given), environ=os.environ, workdir=os.getcwd())]
     if not files:
-        raise click.UsageError("there is nothing to submit; name a file, or write a command after --")
+        raise click.UsageError(
+            "there is nothing to submit; name a file (- is standard input), or write a command after --"
+        )
     if words is not None and kind != "script" and all(Path(name).suffix.lower() in SUFFIXES for name in files):
         raise _both()
     specs: list[JobSpec] = []

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hal.cli.kit.command import command, pass_screen
+from hal.cli.kit.command import UnlikelyValueError, command, pass_screen
 from hal.cli.kit.outcomes import report
 from hal.cli.kit.screen import Screen
 
@@ -25,9 +25,35 @@ _TEXTS = (
 """Options whose value is the keyword's."""
 
 
+_NEVER = "it never changes: cancel the job, and submit it again"
+_BY_ID = "name the jobs that are to change: hal update 42 43; hal jobs lists them"
+
+
 @command(
     "update",
     output=True,
+    instead=dict.fromkeys(
+        (
+            "--array",
+            "--collect",
+            "-e",
+            "--env",
+            "--export-all",
+            "--each-line",
+            "--from-json",
+            "--notify",
+            "--sandbox",
+            "--secret",
+            "--ship",
+            "--stderr",
+            "--stdin",
+            "--stdout",
+            "--user",
+            "--workdir",
+        ),
+        _NEVER,
+    )
+    | {"-s": _BY_ID, "--state": _BY_ID, "-u": _BY_ID},
     examples="""
     hal update 42 --priority 10
     hal update 42 43 --walltime 4h --queue long
@@ -98,9 +124,16 @@ def update(screen: Screen, /, ids: Sequence[str], dry_run: bool, **given: Any) -
 
     What waits takes the change. What runs keeps what it was started with, but for walltime, priority and --max-running.
     """
+    from hal.cli.kit.synonyms import option_hint
     from hal.client.patches import patch_fields
     from hal.core.model import parse_task_ref
 
+    for one in ids:
+        option, equals, _value = one.partition("=")
+        if equals:  # scontrol update 42 TimeLimit=10
+            known = {name for parameter in update.params for name in parameter.opts}
+            hint = f"--{option}" if f"--{option}" in known else option_hint(f"--{option}", known)
+            raise UnlikelyValueError(f"'{one}' is not a job; a field is an option", None, None, hint)
     fields = patch_fields(_keywords(given))
     if not fields:
         raise click.UsageError("there is nothing to change; name a field, such as --priority 10")

@@ -88,6 +88,15 @@ class HalCommand(click.Command):
         except click.NoSuchOption as error:
             raise UnknownOptionError(error, self._hint(error.option_name)) from None
 
+    def get_short_help_str(self, limit: int = 45) -> str:
+        """As click's, but a sentence that is too long ends at a pause rather than in dots."""
+        short = super().get_short_help_str(limit)
+        if not short.endswith("..."):
+            return short
+        at = max(short.rfind(":"), short.rfind(";"))
+        at = at if at > 0 else short.rfind(",")
+        return f"{short[:at]}." if at > 0 else short
+
     def _hint(self, option: str) -> str:
         """What to type instead of an option that does not exist; '' if only its spelling can say."""
         from hal.cli.kit.synonyms import option_hint

@@ -48,6 +48,10 @@ def read_text(name: str) -> str:
     return text
 
 
+_OF_SCRIPTS = frozenset({".bash", ".job", ".pbs", ".pl", ".py", ".r", ".sbatch", ".sh", ".slurm", ".zsh"})
+"""Suffixes of what must be a script."""
+
+
 def format_of(name: str, text: str, given: str | None) -> str:
     """'toml', 'yaml', 'json' or 'script'.
 
@@ -63,6 +67,11 @@ def format_of(name: str, text: str, given: str | None) -> str:
         return "script"
     if name == STDIN:
         return "json" if text.lstrip()[0] in "{[" else "toml"
+    if Path(name).suffix.lower() in _OF_SCRIPTS:
+        raise SpecError(
+            f"file '{name}' does not begin with #!, as a script must",
+            hint="make its first line #!/bin/sh, say; or submit a command: hal submit -- sh FILE",
+        )
     raise SpecError(
         f"file '{name}': the format is not clear from its suffix",
         hint="add --format toml, yaml or json; a script begins with #!",

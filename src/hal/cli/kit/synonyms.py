@@ -119,6 +119,19 @@ _SCONTROL: Final[Mapping[tuple[str, str], str]] = {
 }
 
 OPTIONS: Final[Mapping[str, Sequence[str]]] = {
+    # letters of sbatch, squeue and sacct that mean nothing here
+    "-D": ("--workdir",),
+    "-E": ("--until",),
+    "-G": ("--gpus",),
+    "-J": ("--name",),
+    "-L": ("--licence",),
+    "-S": ("--since", "--sort"),
+    "-b": ("--begin",),
+    "-i": ("--stdin", "--watch"),
+    "-j": ("--job",),
+    "-p": ("--queue",),
+    "-t": ("--state", "--timeout"),
+    # words
     "--batch": ("--constraint",),
     "--chdir": ("--workdir",),
     "--cores": ("--cpus",),
@@ -128,6 +141,7 @@ OPTIONS: Final[Mapping[str, Sequence[str]]] = {
     "--delay": ("--begin",),
     "--depends": ("--after",),
     "--dependency": ("--after",),
+    "--endtime": ("--until",),
     "--error": ("--stderr",),
     "--export": ("--env", "--export-all"),
     "--features": ("--constraint",),
@@ -139,23 +153,27 @@ OPTIONS: Final[Mapping[str, Sequence[str]]] = {
     "--image": (),
     "--input": ("--stdin",),
     "--interactive": (),
+    "--iterate": ("--watch",),
     "--job-name": ("--name",),
     "--hint": (),
     "--kill-on-invalid-dep": ("--on-dependency-failed",),
     "--last": ("--limit",),
     "--licenses": ("--licence",),
     "--license": ("--licence",),
+    "--long": ("--columns",),
     "--mail-type": ("--notify",),
     "--mail-user": ("--notify",),
     "--max-retries": ("--retries",),
     "--mem": ("--memory",),
     "--mem-per-cpu": ("--memory",),
+    "--me": ("--user",),
     "--nice": ("--priority",),
     "--no-requeue": ("--on-node-lost",),
     "--node-list": ("--constraint",),
     "--nodelist": ("--constraint",),
     "--ntasks": ("--cpus", "--array"),
     "--ntasks-per-node": ("--cpus",),
+    "--noheader": ("--json",),
     "--num-cpus": ("--cpus",),
     "--num-gpus": ("--gpus",),
     "--parsable": (),
@@ -167,6 +185,7 @@ OPTIONS: Final[Mapping[str, Sequence[str]]] = {
     "--reservation": ("--booking",),
     "--restart": ("--retries",),
     "--script": (),
+    "--start": (),
     "--starttime": ("--since", "--begin"),
     "--states": ("--state",),
     "--status": ("--state",),
@@ -186,13 +205,16 @@ _SAYINGS: Final[Mapping[str, str]] = {
     "--hint": "HAL does not place threads: leave it out",
     "--image": "start the container in the command",
     "--interactive": "hal run shows output here and passes Ctrl-C on",
+    "--me": "write --user $USER",
     "--mail-type": "write --notify failed,ended:ann@example.org",
     "--mail-user": "write --notify failed,ended:ann@example.org",
     "--nice": "write --priority N: higher starts first",
     "--nodelist": "write --constraint hal.node=NAME",
     "--node-list": "write --constraint hal.node=NAME",
     "--parsable": "the id is printed alone as it is",
+    "--noheader": "for a program, write -o json",
     "--script": "name the script without an option: hal submit SCRIPT",
+    "--start": "when a job starts, hal why JOB says; hal plan lists all",
     "--wrap": "write the command behind --: hal submit -- COMMAND",
 }
 """Where the name of an option does not say it all."""
@@ -219,6 +241,8 @@ def option_hint(option: str, known: Collection[str]) -> str:
     Args:
         known: the options of the command at hand, with their dashes.
     """
+    if option not in OPTIONS and option.startswith("--"):
+        option = option.lower()  # --TimeLimit
     said = _SAYINGS.get(option, "")
     names = [name for name in OPTIONS.get(option, ()) if name in known]
     if said and (not OPTIONS.get(option) or names):

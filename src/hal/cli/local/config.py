@@ -61,7 +61,7 @@ def check(screen: Screen, file: Path | None) -> None:
 @click.option("--changed", is_flag=True, help="Only settings that are not the default.")
 @pass_screen
 def show(screen: Screen, file: Path | None, changed: bool) -> None:
-    """Show the settings that a start of HAL would have with this hal.toml, and where each comes from.
+    """Show the settings of a start of HAL, with this hal.toml, and where each comes from.
 
     Passwords are not shown. The policy (queues, accounts, limits …) is kept by HAL itself: see hal policy show.
     """

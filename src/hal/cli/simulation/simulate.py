@@ -172,6 +172,7 @@ def simulate(
     _check_machine(nodes, cpus_per_node, topology, cluster, placed)
     if pack is not None and (within is not None or configs):
         raise click.UsageError(f"--pack and {'--within' if within is not None else '--config'} cannot be combined")
+    use_cache(screen)  # before what follows imports numba, which reads once where compiled kernels are
     from hal.cli.simulation.policy_names import read_policies
 
     placements = read_placements(placement)
@@ -182,7 +183,6 @@ def simulate(
     from hal.daemons.twin.machine import Machine
     from hal.daemons.twin.swf import LogError, read_log, usable_jobs
 
-    use_cache(screen)
     if cluster is not None:
         from hal.cli.simulation.cluster_replay import compare_on_cluster
         from hal.cli.simulation.site_policies import Wanted

@@ -257,7 +257,8 @@ def _bytes_of(item: str, task: int) -> int:
 
 
 def _out_of_bounds(count: int) -> SpecError:
-    return SpecError(f"array: {count} tasks; between 1 and {MAX_TASKS} are allowed")
+    hint = "a number alone is how many tasks; the task of index 0 alone is 0-0" if count == 0 else ""
+    return SpecError(f"array: {count} tasks; between 1 and {MAX_TASKS} are allowed", hint=hint)
 
 
 def _parts(ranges: list[IndexRange]) -> tuple[IndexPart, ...]:

@@ -17,6 +17,7 @@ from hal.core.model.errors import SpecError, shown
 from hal.core.model.index_ranges import IndexRange, parse_index_ranges, text_of
 
 _TASK = re.compile(r"([0-9]{1,18})(?:\.([0-9]{1,9}))?")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:@/+*?-]{0,127}")
 _ATTEMPT = re.compile(r"([0-9]{1,18})\.([0-9]{1,9})\.([0-9]{1,9})")
 
 _TASKS = re.compile(r"([0-9]{1,18})(?:\.(.+)|\[(.+)\])?", re.S)
@@ -69,7 +70,8 @@ def parse_task_ref(text: str) -> tuple[int, int | None]:
     """
     match = _TASK.fullmatch(text.strip())
     if match is None or int(match.group(1)) == 0:
-        raise SpecError(f"'{shown(text)}' is not a job or task", hint="write 42 for a job, 42.7 for its task 7")
+        hint = f"write 42 for a job, 42.7 for its task 7{_by_name(text)}"
+        raise SpecError(f"'{shown(text)}' is not a job or task", hint=hint)
     return int(match.group(1)), None if match.group(2) is None else int(match.group(2))
 
 
@@ -102,11 +104,11 @@ def parse_tasks_ref(text: str) -> TasksRef:
     """
     match = _TASKS.fullmatch(text.strip())
     if match is None or int(match.group(1)) == 0:
-        hint = "write 42 for a job, 42.7 for its task 7, 42.7-9 for three of its tasks"
+        hint = f"write 42 for a job, 42.7 for its task 7, 42.7-9 for three of its tasks{_by_name(text)}"
         if of_slurm := _OF_SLURM.fullmatch(text.strip()):
             job, inside = of_slurm[1], of_slurm[2].strip("[]")
-            hint = f"write {job}[{inside}] for tasks by HAL_ARRAY_INDEX, {job}.{inside} for tasks by number"
-        raise SpecError(f"'{shown(text)}' is not a job or task", hint=shown(hint))
+            hint = shown(f"write {job}[{inside}] for tasks by HAL_ARRAY_INDEX, {job}.{inside} for tasks by number")
+        raise SpecError(f"'{shown(text)}' is not a job or task", hint=hint)
     job, numbers, indices = int(match.group(1)), match.group(2), match.group(3)
     if numbers is None and indices is None:
         return TasksRef(job)
@@ -114,6 +116,11 @@ def parse_tasks_ref(text: str) -> TasksRef:
     if numbers is not None and ranges[-1].last > MAX_NUMBER:
         raise SpecError(f"'{shown(text)}' is not a job or task", hint=f"a task's number is at most {MAX_NUMBER}")
     return TasksRef(job, tuple(ranges), by_index=indices is not None)
+
+
+def _by_name(text: str) -> str:
+    """What else to type for a word that could be the name of jobs."""
+    return f"; `hal jobs --name {text}` lists the jobs of that name" if _NAME.fullmatch(text) else ""
 
 
 def parse_attempt_id(text: str) -> AttemptId:

@@ -125,6 +125,8 @@ def parse_duration(value: object, *, field: str = "duration") -> Duration:
         return UNLIMITED
     number, unit = _number(text)
     if number is not None and not unit:
+        if number < 0:
+            raise SpecError(f"{field}: '{shown(value)}' is negative", hint="write a positive duration, such as 30m")
         if number and isinstance(value, str):
             raise SpecError(f"{field}: {_unitless(value)}", hint=f"did you mean {_digits(text)}s or {_digits(text)}m?")
         total: Fraction | int | None = number * 1000

@@ -126,7 +126,7 @@ def named_pieces(job: int, spec: JobSpec, named: Selection) -> Work[tuple[str, T
             yield
     if not found:
         array = spec.array is not None
-        hint = "`hal show --spec` shows its array" if array else "it is no array; name it without brackets"
+        hint = f"`hal show {job}` shows its array" if array else "it is no array; name it without brackets"
         raise NotFoundError(f"{name}: no task of job {job} has such a HAL_ARRAY_INDEX", hint=hint)
     return name, merged(found)
 

@@ -30,7 +30,7 @@ def dial_holder(order: Order, inside: Inside) -> socket.socket:
     """
     if not order.interactive:
         raise Refusal(
-            "conflict", f"{order.step} is not interactive: it was not begun with hal run -it; hal exec enters it"
+            "conflict", f"job {order.job} is not interactive: it was not begun with hal run -it; hal exec enters it"
         )
     address = holder_address(inside.environment)
     deadline_s = time.monotonic() + HOLDER_S
