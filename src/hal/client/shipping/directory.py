@@ -83,7 +83,10 @@ def list_directory(place: str) -> Listing:
                 f"ship: {shown(place)} is not a directory", hint="name the directory of the job's files"
             ) from None
         except FileNotFoundError:
-            raise NotFoundError(f"ship: there is no directory {shown(f'{top}/{above}')}") from None
+            raise NotFoundError(
+                f"ship: there is no directory {shown(os.path.join(top, above).rstrip('/'))}",
+                hint="name the directory of the job's files",
+            ) from None
         except OSError as error:
             raise SpecError(f"ship: {shown(above or top)} cannot be read: {error.strerror}", hint=LEAVE_OUT) from error
         try:

@@ -462,5 +462,5 @@ def _check_times(spec: JobSpec, walltime: Duration | None, now_ms: int) -> None:
     if spec.deadline_ms and spec.deadline_ms <= max(now_ms, spec.begin_at_ms):
         when = "it begins" if spec.begin_at_ms > now_ms else "now"
         raise SpecError(
-            f"deadline_ms: {instant_text(spec.deadline_ms)} is before {when}", hint="give a later one, or none"
+            f"deadline: {instant_text(spec.deadline_ms)} is before {when}", hint="give a later one, or none"
         )
