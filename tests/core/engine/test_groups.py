@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from hal.core.engine import State
 from hal.core.engine.checks.invariants import check_invariants
@@ -47,13 +48,19 @@ Part = tuple[dict[str, int], int]
 DRIVER: Part = ({"cpu": 1000}, 1)
 GPU_NODES = [NodeSpec(f"g{at}", {"cpu": 8000, "gpu": 4000}, {"kind": "gpu"}) for at in range(3)]
 CPU_NODES = [NodeSpec(f"c{at}", {"cpu": 4000}) for at in range(2)]
+RACKS = {"c0": "r1", "g0": "r1", "g1": "r1", "c1": "r2", "g2": "r2", "big": ""}
 
 
-def with_groups(number: int, parts: Sequence[Part | ClassSpec], **columns: Any) -> JobsSubmitted:
+def in_racks(nodes: Sequence[NodeSpec]) -> list[NodeSpec]:
+    """The same nodes, each in its rack."""
+    return [replace(node, domains=(RACKS[node.name],)) for node in nodes]
+
+
+def with_groups(number: int, parts: Sequence[Part | ClassSpec], within: str = "", **columns: Any) -> JobsSubmitted:
     """A job of these groups."""
     classes = grouped(
         [
-            part if isinstance(part, ClassSpec) else ClassSpec(part[0], part[1], group=f"group{at}")
+            part if isinstance(part, ClassSpec) else ClassSpec(part[0], part[1], within=within, group=f"group{at}")
             for at, part in enumerate(parts)
         ]
     )
@@ -138,6 +145,34 @@ def test_what_ranks_before_moves_the_reservations_of_all_groups() -> None:
     scheduler.feed(job(3, 8000, walltime_ms=30_000, priority=5))
     scheduler.run(1)
     assert (reserved_at(state, 3), reserved_at(state, 2)) == ({10_000}, {40_000})
+
+
+@pytest.mark.parametrize("backfill", list(Backfill))
+def test_all_groups_are_in_one_domain(backfill: Backfill) -> None:
+    """A driver and two GPU nodes of one rack: only r1 has them, when its GPU nodes are free."""
+    state, _, scheduler = engine(EngineConfig(backfill=backfill, levels=("rack",)), *in_racks([*CPU_NODES, *GPU_NODES]))
+    scheduler.feed(job(1, 8000, gang=3, walltime_ms=10_000))
+    scheduler.run(0)
+    scheduler.feed(with_groups(3, [({"cpu": 4000}, 1), ({"gpu": 4000, "cpu": 1}, 2)], "rack", walltime_ms=5_000))
+    scheduler.run(0)
+    verdict = explain(state, 3, 0)
+    assert verdict.reason is Reason.RESOURCES
+    if backfill is not Backfill.NONE:
+        assert reserved_at(state, 3) == {10_000}
+    scheduler.feed(ended(1))
+    scheduler.run(10_000)
+    assert where(state) == {(3, 0): ["c0"], (3, 1): ["g0", "g1"]}
+
+
+def test_groups_that_no_domain_could_hold_are_told_so() -> None:
+    """Three GPU nodes of one rack: there are two at most."""
+    state, _, scheduler = engine(EngineConfig(levels=("rack",)), *in_racks([*CPU_NODES, *GPU_NODES]))
+    scheduler.feed(with_groups(1, [DRIVER, ({"gpu": 4000}, 1), ({"gpu": 1000}, 2)], "rack"))
+    scheduler.run(0)
+    assert not where(state)
+    verdict = explain(state, 1, 0)
+    assert verdict.reason is Reason.IMPOSSIBLE
+    assert "all 3 groups are to be in one rack, and no rack could hold all of them" in verdict.message
 
 
 def test_none_starts_where_one_group_lacks_a_node() -> None:
@@ -262,6 +297,8 @@ class Judge:
         self.nodes = {node.name: node for node in nodes}
         self.jobs: dict[int, list[Part]] = {}
         self.walltime: dict[int, int] = {}
+        self.within: set[int] = set()
+        """Jobs whose nodes are all in one rack."""
 
     def check(self, state: State, now: int) -> None:
         """Nothing is half-started or over-packed, and the first group job's reservation is when all its groups fit."""
@@ -272,6 +309,9 @@ class Judge:
             assert mine in ([], list(range(len(parts)))), f"job {number} is half-started"
             on = [node for task in mine for node in found[number, task]]
             assert len(set(on)) == len(on), f"groups of job {number} share a node"
+            if number in self.within and on:
+                assert len({RACKS[node] for node in on}) == 1
+                assert RACKS[on[0]]
             for task in mine:
                 assert len(found[number, task]) == parts[task][1]
         self._free_at(runs, found, now)  # raises where a node is over-packed
@@ -302,6 +342,7 @@ class Judge:
             assert len({(int(one["start_ms"]), int(one["kind"])) for one in mine}) == 1
             on = [name for one in mine for name in self._nodes_of(state, one)]
             assert len(set(on)) == len(on) == sum(nodes for _, nodes in self.jobs[number])
+            assert number not in self.within or len({RACKS[name] for name in on}) == 1
             assert [len(self._nodes_of(state, one)) for one in mine] == [nodes for _, nodes in self.jobs[number]]
         uses = self._uses(state, runs, found)
         for at in {now, *(use[1] for use in uses)}:
@@ -369,7 +410,16 @@ class Judge:
         return [state.node_name(row) for row in rows]
 
     def _matches(self, number: int, free: dict[str, dict[str, int]]) -> bool:
-        """Whether each node that the groups ask for can be another one: augmenting paths, one node at a time."""
+        """Whether each node that the groups ask for can be another one, in some rack if they are to be in one."""
+        if number not in self.within:
+            return self._matches_in(number, free)
+        racks = {RACKS[name] for name in free} - {""}
+        return any(
+            self._matches_in(number, {name: free[name] for name in free if RACKS[name] == rack}) for rack in racks
+        )
+
+    def _matches_in(self, number: int, free: dict[str, dict[str, int]]) -> bool:
+        """The same on these nodes: augmenting paths, one node at a time."""
         wanted = [request for request, nodes in self.jobs[number] for _ in range(nodes)]
         taken: dict[str, int] = {}
 
@@ -397,6 +447,7 @@ JOBS = st.tuples(
     st.one_of(st.lists(PARTS, min_size=1, max_size=1), st.lists(PARTS, min_size=2, max_size=4)),
     st.sampled_from([1_000, 2_000, 3_000, 5_000, 10_000, 40_000]),
     st.integers(0, 2),
+    st.sampled_from([False, False, True]),
 )
 STEPS = st.lists(
     st.one_of(
@@ -424,6 +475,7 @@ BUSY_JOBS = st.tuples(
     ),
     st.sampled_from([2_000, 5_000, 10_000, 40_000]),
     st.sampled_from([0, 0, 0, 1]),
+    st.sampled_from([False, False, True]),
 )
 BUSY_STEPS = st.tuples(st.lists(st.tuples(st.just("submit"), BUSY_JOBS), min_size=5, max_size=12), STEPS).map(
     lambda both: both[0] + both[1][:15]
@@ -435,8 +487,10 @@ class World:
     """Engines side by side on the same events, and the judge."""
 
     def __init__(self, backfill: Backfill, placement: str, slice_work: int, most: int = 10) -> None:
-        nodes = [*CPU_NODES, *GPU_NODES, NodeSpec("big", {"cpu": 16_000})]
-        common: dict[str, Any] = {"backfill": backfill, "placement": placement, "reservations": most}
+        nodes = in_racks([*CPU_NODES, *GPU_NODES, NodeSpec("big", {"cpu": 16_000})])
+        common: dict[str, Any] = {
+            "backfill": backfill, "placement": placement, "reservations": most, "levels": ("rack",), "compact": False
+        }  # fmt: skip
         configs = (
             EngineConfig(**common),
             EngineConfig(**common, parking=False),
@@ -501,14 +555,17 @@ class World:
         runs = self.running()
         if what == "submit":
             number = len(self.judge.jobs) + 1
-            parts, walltime, priority = value
+            parts, walltime, priority, together = value
+            if together and (len(parts) > 1 or parts[0][1] > 1):
+                self.judge.within.add(number)
+            within = "rack" if number in self.judge.within else ""
             self.judge.jobs[number], self.judge.walltime[number] = parts, walltime
             self.attempts[number] = 1
             columns = {"walltime_ms": walltime, "priority": priority, "submit_ms": self.now}
             self.feed(
-                with_groups(number, parts, **columns)
+                with_groups(number, parts, within, **columns)
                 if len(parts) > 1
-                else JobsSubmitted(with_groups(number, parts, **columns).rows, (ClassSpec(*parts[0]),))
+                else JobsSubmitted(with_groups(number, parts, **columns).rows, (ClassSpec(*parts[0], within=within),))
             )
             if priority == 0 and self.states[0].keeps_timelines:
                 self.settle()
@@ -532,7 +589,7 @@ class World:
             name = sorted(self.judge.nodes)[value]
             node = self.judge.nodes[name]
             health = Health.CORDONED if what == "close" else Health.UP
-            self.judge.nodes[name] = NodeSpec(name, node.capacity, node.labels, health)
+            self.judge.nodes[name] = replace(node, health=health)
             self.feed(NodesChanged((self.judge.nodes[name],)))
         self.settle()
 
@@ -552,6 +609,7 @@ def test_safety_groups_start_together_when_the_judge_says(
     play(World(backfill, placement, slice_work), steps)
 
 
+@pytest.mark.slow
 @given(
     BUSY_STEPS,
     st.sampled_from([(Backfill.CONSERVATIVE, 10), (Backfill.TOP_K, 1), (Backfill.TOP_K, 2)]),
@@ -573,7 +631,7 @@ def play(world: World, steps: list[tuple[str, Any]]) -> None:
     for what, value in steps:
         world.step(what, value)
     for name, node in sorted(world.judge.nodes.items()):
-        world.judge.nodes[name] = NodeSpec(name, node.capacity, node.labels)
+        world.judge.nodes[name] = replace(node, health=Health.UP)
     world.feed(NodesChanged(tuple(world.judge.nodes.values())))
     if world.held:
         world.feed(JobsReleased(np.array(sorted(world.held), np.int64)))

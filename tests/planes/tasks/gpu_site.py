@@ -12,6 +12,7 @@ from hal.core.model.declared_gpus import GpuSection, SliceSection, declared_gpus
 from hal.core.model.facts import Facts
 from hal.core.model.gpu_slices import offered_gpus
 from hal.core.model.policy import Policy
+from hal.core.model.topology.tree import Topology
 from hal.daemons.controller.cycle.engine import Engine
 from hal.planes.tasks import Arrival, Change, Submitter, TaskPlane, check_table
 from hal.planes.tasks.live.attempt import Attempt
@@ -33,7 +34,9 @@ class GpuSite:
         *,
         sliced: int = 0,
         policy: Policy | None = None,
+        topology: Topology | None = None,
     ) -> None:
+        self.topology = topology
         self.disk = MemoryDatabase()
         self.now_ms, self.commits = 1_000, 0
         self.names = [f"n{number}" for number in range(1, nodes + 1)]
@@ -53,7 +56,7 @@ class GpuSite:
         self.store = Store.open(self.disk)
         self.epoch = self.store.take_leadership("test", self.now_ms)
         self.engine = Engine(self.config)
-        self.plane = TaskPlane(self.policy, self.engine, self.config)
+        self.plane = TaskPlane(self.policy, self.engine, self.config, topology=self.topology)
         self.engine.begin(self.plane.load(self.store.load(in_columns=True)), self.now_ms)
 
     def join(self, name: str, gpus: int | None = None) -> None:

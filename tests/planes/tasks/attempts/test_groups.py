@@ -8,6 +8,7 @@ from hal.core.engine.checks.invariants import check_invariants
 from hal.core.engine.config import Backfill, EngineConfig
 from hal.core.engine.views import rows_of_run, running
 from hal.core.model import SpecError, StepId, TaskState
+from hal.core.model.topology.tree import Domain, Topology
 from hal.planes.tasks.jobs.patches import JobPatch
 from hal.wire.frames.agent_keeper import ExitCause, Refusal, StepExit, Usage
 from tests.planes.tasks.gpu_site import BY, GpuSite
@@ -183,3 +184,42 @@ def test_the_states_of_the_job_are_those_of_its_one_task() -> None:
     counts = site.plane.staged_job(job).counts
     assert (site.plane.staged_job(job).spec.tasks, counts.active, counts.pending) == (1, 1, 0)
     assert site.plane.staged_job(job).state in (TaskState.ALLOCATED, TaskState.PENDING)
+
+
+RACKS = Topology(
+    levels=("rack",), domains=(Domain("r1", 0, -1), Domain("r2", 0, -1)), places={"n1": 0, "n2": 1, "n3": 1, "n4": 1}
+)
+
+
+def in_racks() -> GpuSite:
+    """One node in r1, three in r2."""
+    return GpuSite(nodes=4, config=EngineConfig(levels=("rack",)), topology=RACKS)
+
+
+def test_all_groups_are_within_one_rack() -> None:
+    """The driver would fit on n1, which is no place for the others."""
+    site = in_racks()
+    job = site.submit(groups=GROUPS, within="rack")
+    site.turn()
+    assert known(site) == {(job, 0): (1, ["n2"]), (job, 1): (1, ["n3", "n4"])}
+    with pytest.raises(SpecError, match="no rack could hold all of them"):
+        site.submit(groups=[GROUPS[0], {**GROUPS[1], "nodes": 3}], within="rack")
+
+
+def test_packed_groups_give_up_their_rack_together() -> None:
+    """Two nodes of r2 are taken: after 10 s of waiting for one rack, one node of each rack is used."""
+    site = in_racks()
+    blocker = site.submit(nodes=2, request={"gpu": 4, "cpu": 64}, within="rack")
+    site.turn()
+    job = site.submit(groups=[GROUPS[0], {**GROUPS[1], "nodes": 1}], pack="rack:10s")
+    site.turn()
+    assert known(site).keys() == {(blocker, 0)}
+    site.restart()
+    site.turn()
+    site.now_ms += 10_000
+    for _ in site.plane.carrying_out_due(site.now_ms):
+        pass
+    site.turn()
+    on = [node for (number, _), (_, nodes) in known(site).items() if number == job for node in nodes]
+    assert len(on) == 2
+    assert "n1" in on

@@ -187,6 +187,16 @@ class Machines:
         domains = self._state.domains.domain_of[self._state.domains.level_of(level), nodes]
         return int(np.bincount(domains[domains > 0]).max(initial=0))
 
+    def by_domain(self, machines: dict[int, int], level: str) -> list[dict[int, int]]:
+        """The same by the domain of a level that each is in; without those in none."""
+        assert self._state is not None
+        domain_of = self._state.domains.domain_of[self._state.domains.level_of(level)]
+        found: dict[int, dict[int, int]] = {}
+        for machine, value in machines.items():
+            if machine < self._first and domain_of[machine]:
+                found.setdefault(int(domain_of[machine]), {})[machine] = value
+        return list(found.values())
+
     def levels(self) -> tuple[str, ...]:
         """Names of the topology's levels."""
         return () if self._state is None else self._state.domains.levels
@@ -265,15 +275,35 @@ def _shortage_of(spec: ClassSpec, machines: Machines) -> Impossible | None:
 
 def _shortage_of_groups(spec: ClassSpec, machines: Machines) -> Impossible | None:
     """The same of several groups, each on machines of its own: of one of them, or of some together."""
-    parts = [replace(part, groups=()) for part in (spec, *spec.groups)]
-    masks: Counter[int] = Counter()
+    parts = [replace(part, groups=(), within="") for part in (spec, *spec.groups)]
     for part in parts:
         short = _shortage_of(part, machines)
         if short is not None:
             return replace(short, message=f"group {part.group}: {short.message}")
-    for machine in machines.all():
-        does_for = sum(1 << place for place, part in enumerate(parts) if _could_hold(part, machines, machine))
-        masks[does_for] += machines.count((machine,))
+    does_for = {
+        machine: sum(1 << place for place, part in enumerate(parts) if _could_hold(part, machines, machine))
+        for machine in machines.all()
+    }
+    short = _shortage_together(parts, machines, does_for)
+    if short is not None or not spec.within:
+        return short
+    if spec.within not in machines.levels():
+        return _apart(spec, machines, set())
+    if any(_shortage_together(parts, machines, one) is None for one in machines.by_domain(does_for, spec.within)):
+        return None
+    asked = sum(part.nodes for part in parts)
+    return Impossible(
+        "", 0, 0, "", asked, 0, f"all {len(parts)} groups are to be in one {spec.within}, and no {spec.within} could "
+        "hold all of them", apart=True,
+    )  # fmt: skip
+
+
+def _shortage_together(parts: list[ClassSpec], machines: Machines, does_for: dict[int, int]) -> Impossible | None:
+    """Which groups ask for more machines together than there are that could hold any of them. does_for: by machine,
+    a bit for each group."""
+    masks: Counter[int] = Counter()
+    for machine, mask in does_for.items():
+        masks[mask] += machines.count((machine,))
     for some in range(1, 1 << len(parts)):
         asked = sum(part.nodes for place, part in enumerate(parts) if some >> place & 1)
         there = sum(count for mask, count in masks.items() if mask & some)

@@ -63,6 +63,7 @@ def groups_short(state: State, job: int, slot: int, class_id: int, spec: ClassSp
         message = f"starts when all its groups fit at once: {lacks}{ready}"
     else:
         how = "beside what is reserved, or on the same nodes" if state.keeps_timelines else "on the same nodes"
+        how = f"not all in one {spec.within}, {how}" if spec.within else how
         message = f"needs {asked} nodes for its groups together; each group alone fits now, but {how}"
     return Verdict(
         job=job, reason=Reason.RESOURCES, resource="nodes", asked=asked,

@@ -8,14 +8,18 @@ nodes are looked at. O(nodes x groups), and O(2**groups) for each node that is t
 
 from __future__ import annotations
 
+from hal.core.kernels.nodes.domains import first_domain, last_domain, level_within
 from hal.core.kernels.nodes.rows import fits
 from hal.core.kernels.passes.domain_placing import NO_TIER, usable_tier
-from hal.core.kernels.passes.groups import count_groups, next_group
+from hal.core.kernels.passes.groups import count_groups, next_group, nodes_of_groups
 from hal.core.kernels.passes.node_scores import SCORE_ONE, node_score
 from hal.core.kernels.structures.jit import inner
 from hal.core.kernels.structures.layout import (
     C_NODES,
     C_SHAPE,
+    DOMAIN_FIRST,
+    DOMAIN_LAST,
+    INF,
     M_NODES,
     M_PLACEMENT,
     M_RESOURCES,
@@ -33,13 +37,42 @@ from hal.core.kernels.structures.sorting import sort_pairs
 @inner
 def begin_sets(t: Tables, class_id: int, groups: int) -> bool:
     """From `group_mask`: for each set of groups, how many nodes more than they ask for do for one of them. Whether
-    there are enough for all of them."""
+    there are enough for all of them, where they are to be in one domain in some one; then no node outside does."""
+    level = level_within(t, t.classes[class_id, C_SHAPE])
+    if level < 0:
+        return _count_sets(t, class_id, groups, -1)
+    nodes = nodes_of_groups(t, class_id)
+    best = -1
+    fewest = INF
+    for k in range(first_domain(t, level), last_domain(t, level)):
+        domain = t.listed[k]
+        there = 0
+        for place in range(t.domains[domain, DOMAIN_FIRST], t.domains[domain, DOMAIN_LAST]):
+            there += int(t.group_mask[t.node_order[place]] != 0)
+        if nodes <= there < fewest and _count_sets(t, class_id, groups, domain):
+            best = domain
+            fewest = there
+    if best < 0:
+        return False
+    for node in range(t.meta[M_NODES]):
+        if t.domain_of[level, node] != best + 1:
+            t.group_mask[node] = 0
+    return _count_sets(t, class_id, groups, best)
+
+
+@inner
+def _count_sets(t: Tables, class_id: int, groups: int, domain: int) -> bool:
+    """The same of the nodes of one domain, -1 = of all."""
     sets = 1 << groups
     for one in range(sets):
         t.group_sets[0, one] = 0
         t.group_sets[1, one] = 0
-    for node in range(t.meta[M_NODES]):
-        t.group_sets[1, t.group_mask[node]] += 1
+    if domain < 0:
+        for node in range(t.meta[M_NODES]):
+            t.group_sets[1, t.group_mask[node]] += 1
+    else:
+        for place in range(t.domains[domain, DOMAIN_FIRST], t.domains[domain, DOMAIN_LAST]):
+            t.group_sets[1, t.group_mask[t.node_order[place]]] += 1
     for one in range(1, sets):
         for mask in range(1, sets):
             if one & mask != 0:

@@ -81,8 +81,9 @@ class Interning:
         self._owner_of: dict[Owner, OwnerSpec] = {}
         self._of_extension: dict[tuple[int, int], tuple[ClassSpec, OwnerSpec, ClassSpec, OwnerSpec]] = {}
         """By the identities of what a job asks for and whose it is: both, and the same of its extensions."""
-        self._of_groups: dict[tuple[tuple[int, str], ...], tuple[list[ClassSpec], ClassSpec]] = {}
-        """By the identities of what each group asks for, and its name: these, and the class of all."""
+        self._of_groups: dict[tuple[str, tuple[tuple[int, str], ...]], tuple[list[ClassSpec], ClassSpec]] = {}
+        """By the level in one domain of which all are, and the identities of what each group asks for, and its name:
+        these, and the class of all."""
         self._class_index: dict[int, int] = {}
         self._owner_index: dict[int, int] = {}
         self.classes: tuple[ClassSpec, ...] = ()
@@ -140,18 +141,23 @@ class Interning:
             alone = replace(
                 spec,
                 groups=(),
+                within="",
+                pack="",
                 nodes=group.nodes,
                 request=group.request,
                 constraints=spec.constraints + group.constraints,
                 licences={} if parts else spec.licences,
             )
             parts.append(self.class_of(alone, pool, asked))
-        key = tuple((id(part), group.name) for part, group in zip(parts, spec.groups, strict=True))
+        within = spec.within or packed_level(spec.pack)
+        key = (within, tuple((id(part), group.name) for part, group in zip(parts, spec.groups, strict=True)))
         found = self._of_groups.get(key)
         if found is None or found[0] != parts:
             if len(self._of_groups) >= MAX_INTERNED:
                 self._of_groups.clear()
-            named = [replace(part, group=group.name) for part, group in zip(parts, spec.groups, strict=True)]
+            named = [
+                replace(part, group=group.name, within=within) for part, group in zip(parts, spec.groups, strict=True)
+            ]
             found = self._of_groups[key] = parts, grouped(named)[0]
         return found[1]
 

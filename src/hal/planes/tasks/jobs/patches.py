@@ -198,7 +198,7 @@ def as_changed(table: JobTable, job: LiveJob, patch: JobPatch, by: Submitter, no
         SpecError, ConflictError: a value cannot be accepted.
         DeniedError: a user raises what only operators raise.
     """
-    if job.spec.groups and is_set(patch, "request", "nodes", "within", "pack"):
+    if job.spec.groups and is_set(patch, "request", "nodes"):
         raise SpecError(
             f"job {job.id} has groups of nodes: what they are is fixed at submission",
             hint=f"hal show {job.id} --spec prints it; cancel it and submit another one",
