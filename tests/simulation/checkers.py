@@ -21,7 +21,7 @@ UNFLUSHED_S: Final = 3.0
 """How long before a loss of power something may have been committed that it takes back."""
 
 
-FAULTS: Final = (SERVING_FAULT, "a request met a fault", "something about a node was left out")
+FAULTS: Final = (SERVING_FAULT, "a request met a fault", "something about a node was left out", "met a fault of HAL")
 """Errors of a log that end no process, so that no node can bring one to its end: here they are faults of HAL."""
 
 

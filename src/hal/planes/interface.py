@@ -12,6 +12,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 from hal.core.engine.events import Event
 from hal.core.engine.plan import Plan
+from hal.core.model import HALError
 from hal.store import Operation, Store
 
 T = TypeVar("T")
@@ -22,6 +23,15 @@ event of so many is the last one that the loop feeds it in a turn."""
 
 Work = Generator[None, None, T]
 """Long work cut into slices: yields between them, where others may have a turn, and returns its result."""
+
+
+class FalseReportError(HALError):
+    """What a node reported cannot be true: the node is to blame, and is quarantined.
+
+    Whatever else a plane raises while it stages a report is a fault of HAL.
+    """
+
+    code = "false-report"
 
 
 class Sealed(Protocol):

@@ -126,6 +126,7 @@ class Controller:
             self._flusher,
             self,
             self._agents.lied,
+            self._agents.faulted,
             self._metrics,
         )
         self._listener: Listener | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,8 @@ from hal.core.engine.events import Health, NodeSpec
 from hal.core.model import HALError, StoreError
 from hal.daemons.controller.cycle.bisection import Bisection
 from hal.daemons.controller.cycle.inbox import Report
+from hal.daemons.controller.nodes.budget import BARRED_FIRST_MS, FAULTS_IN_A_MINUTE
+from hal.planes.interface import FalseReportError
 from hal.planes.tasks import TaskPlane
 from hal.store import PutMeta
 from tests.daemons.controller.running import Running, on_controller
@@ -37,7 +39,8 @@ def poisons(plane: TaskPlane) -> dict[str, Work]:
 
 @pytest.mark.parametrize("where", ["staged", "engine", "commit"])
 def test_one_report_that_cannot_be_taken_in_keeps_nobody_back(hal_home: Path, where: str) -> None:
-    """(H2) With it in the same group: 40 submissions and another node's reports. All happen; its node is closed."""
+    """(H2) With it in the same group: 40 submissions and another node's reports. All happen; it is HAL's own fault, so
+    its node stays open, and is counted."""
 
     async def body(hal: Running) -> None:
         await hal.agent("honest")
@@ -50,11 +53,91 @@ def test_one_report_that_cannot_be_taken_in_keeps_nobody_back(hal_home: Path, wh
         _, *jobs = await asyncio.gather(told, *submitted)
         for (job,) in jobs:
             assert (await hal.ended(job))["state"] == "succeeded"
-        await hal.until(lambda: "quarantine: a poison" in hal.api.nodes.get("liar").reason)
+        await hal.until(lambda: faults(hal) == 1)
+        assert hal.api.nodes.get("liar").state == "up"
         assert hal.api.nodes.get("honest").state == "up"
         assert hal.api.status.health().status == "ok"
 
     on_controller(hal_home, body)
+
+
+def test_a_report_that_is_refused_as_false_closes_its_node(hal_home: Path) -> None:
+    """The type of the error decides; no fault is counted."""
+
+    def false(now_ms: int) -> None:
+        raise FalseReportError("it offers -1 cpu")
+
+    async def body(hal: Running) -> None:
+        await hal.agent("honest")
+        await hal.agent("liar")
+        parts = hal.api.jobs._parts
+        (job,), _ = await asyncio.gather(hal.submit(TRUE), parts.loop.inbox.report("liar", "a poison", false))
+        await hal.until(lambda: "quarantine: a poison: it offers -1 cpu" in hal.api.nodes.get("liar").reason)
+        assert (await hal.ended(job))["state"] == "succeeded"
+        assert hal.api.nodes.get("honest").state == "up"
+        assert faults(hal) == 0
+
+    on_controller(hal_home, body)
+
+
+def test_of_several_things_in_a_report_only_the_one_that_meets_a_fault_is_left_out(hal_home: Path) -> None:
+    """One of a hundred: the other 99 are recorded, each once, and one fault is counted."""
+
+    async def body(hal: Running) -> None:
+        await hal.agent("honest")
+        parts = hal.api.jobs._parts
+        recorded: list[int] = []
+        plane: TaskPlane = parts.plane
+
+        def record(node: str, items: Sequence[int], now_ms: int) -> None:
+            if 37 in items:
+                raise IndexError("37")
+            recorded.extend(items)
+            plane.add_operations(PutMeta({f"seen {item}": "" for item in items}))
+
+        await parts.loop.inbox.report_items("honest", "things", record, range(100))
+        await hal.until(lambda: faults(hal) == 1 and len(set(recorded)) == 99)
+        assert hal.api.nodes.get("honest").state == "up"
+
+    on_controller(hal_home, body)
+
+
+def test_a_node_whose_reports_meet_faults_without_end_is_heard_less_and_is_not_closed(hal_home: Path) -> None:
+    """After ten in a minute its connection ends, and after each one more, for longer each time; its work runs on."""
+
+    def broken(now_ms: int) -> None:
+        raise KeyError("nothing of that name")
+
+    async def body(hal: Running) -> None:
+        agent = await hal.agent("poor")
+        await hal.submit({"command": ["sleep"]})
+        await agent.until(lambda a: bool(a.running))
+        parts = hal.api.jobs._parts
+        agents = parts.agents
+        for number in range(FAULTS_IN_A_MINUTE):
+            assert agents.connected("poor")
+            await parts.loop.inbox.report("poor", "a poison", broken)
+            await hal.until(lambda number=number: faults(hal) == number + 1)  # type: ignore[misc]
+        assert not agents.connected("poor")
+        assert not await agent.try_to_join(), "it dials at once"
+        link = agents._links["poor"]
+        await hal.until(lambda: link.muted_ms <= hal.runtime.monotonic_ms())
+        await agent.join()
+        await hal.until(lambda: agents.connected("poor"))
+        ended_ms = hal.runtime.monotonic_ms()
+        await parts.loop.inbox.report("poor", "a poison", broken)
+        await hal.until(lambda: not agents.connected("poor"))
+        assert BARRED_FIRST_MS < link.muted_ms - ended_ms <= agents.leases.times.node_ms
+        assert not hal.api.nodes.get("poor").closures
+        assert len(agent.running) == 1
+        assert hal.api.status.health().status == "ok"
+
+    on_controller(hal_home, body)
+
+
+def faults(hal: Running) -> float:
+    """Faults in reports of nodes so far."""
+    return float(hal.api.jobs._parts.loop._metrics.faults.of("report").value)
 
 
 @pytest.mark.parametrize("where", ["staged", "engine", "commit"])

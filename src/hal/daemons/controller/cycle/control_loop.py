@@ -4,7 +4,8 @@ What has ended and what starts in its place are one transaction; nobody is notif
 people and keepers are answered when it is flushed (see `flusher`). One group is in flight at a time, so everything is
 decided on memory that reflects all earlier groups. Where a commit fails, plane and engine go back to where the last one
 left them. What cannot be staged, or is what a group fails for (see `bisection`), is left out: whoever asked is
-answered, a node that reported it has lied, and nothing else stops. What may be much is done in slices, between which
+answered, and nothing else stops. A node whose report is refused as false (`FalseReportError`) has lied; whatever else a
+report meets is a fault of HAL, for which its node is not blamed. What may be much is done in slices, between which
 the loop turns (connections are served, leases renewed); nothing else is staged until its group is committed. Runs
 unchanged on the virtual Runtime. It holds no decision about scheduling, and knows no plane by name (see `plane_group`).
 """
@@ -26,7 +27,7 @@ from hal.daemons.controller.cycle.flusher import Flusher
 from hal.daemons.controller.cycle.inbox import Call, Inbox, Report, is_refusal
 from hal.daemons.controller.cycle.plane_group import GroupChange, PlaneFailed, PlaneGroup
 from hal.daemons.controller.metrics.book import MetricsBook
-from hal.planes.interface import MAX_WITHDRAWN_A_BLOCK, Sealed, Work
+from hal.planes.interface import MAX_WITHDRAWN_A_BLOCK, FalseReportError, Sealed, Work
 from hal.runtime.interface import Runtime
 from hal.runtime.line_budget import BudgetedLogs
 from hal.store import Committed, GroupRefused, PutMeta, StaleEpoch
@@ -46,6 +47,8 @@ BLOCKS_A_TURN = 4
 """Blocks of events that the engine is fed in one turn of the loop; of withdrawals it is one."""
 DUE_AGAIN_MS = 5_000
 """What is due by itself and met a fault is tried again after this time."""
+MAX_FAULTS = 256
+"""Faults of HAL whose traceback is logged once; of those beyond, each time."""
 LONGEST_WAIT_MS = 60_000
 """The loop looks at the clock at least so often."""
 
@@ -76,11 +79,14 @@ class ControlLoop(Generic[SealedT]):
         flusher: Flusher,
         effects: Effects[SealedT],
         lied: Callable[[str, str], None],
+        faulted: Callable[[str, str], bool],
         metrics: MetricsBook,
     ) -> None:
         """
         Args:
             lied: called with a node that reported what cannot be, and why that is so; nothing of it was taken in.
+            faulted: called with a node of whose report a part met a fault of HAL, and what it reported; returns whether
+                its connection ends, after which it reports again all that was not acknowledged.
             metrics: counts turns, groups and commits.
         """
         self.inbox = Inbox()
@@ -94,9 +100,14 @@ class ControlLoop(Generic[SealedT]):
         self._flusher = flusher
         self._effects = effects
         self._report_lie = lied
+        self._report_fault = faulted
+        self._faults: set[str] = set()
+        """Faults of which the log has the traceback."""
         self._metrics = metrics
         self._logs = BudgetedLogs(runtime.log, runtime.monotonic_ms)
         """Of what nodes and, all together, people caused."""
+        self._ended_for = ""
+        """The node whose connection ended for what was left out last: it reports the rest again. '' = none."""
         self._bisection = Bisection()
         self._retry_ms = 0
         self._probe_ms = 0
@@ -321,7 +332,12 @@ class ControlLoop(Generic[SealedT]):
             if faulty is None:
                 return reports, calls
             await self._undo_planes()
-            reports = [report for report in reports if report is not faulty and not _is_of_same_liar(report, faulty)]
+            ended = self._ended_for
+            reports = [
+                report
+                for report in reports
+                if report is not faulty and not (ended and report.reported and report.node == ended)
+            ]
             calls = [call for call in calls if call is not faulty and not call.answer.done()]
 
     async def _try_to_stage(self, reports: list[Report], calls: list[Call[Any]], now_ms: int) -> Item | None:
@@ -362,16 +378,22 @@ class ControlLoop(Generic[SealedT]):
         return None
 
     def _leave_out(self, item: Item, error: Exception) -> None:
-        """Leave it out: whoever asked is answered, a node that reported it has lied."""
+        """Leave it out: whoever asked is answered, a node that reported what cannot be true has lied."""
+        self._ended_for = ""
         reason = str(error) if isinstance(error, HALError) else f"{type(error).__name__}: {error}"
         if isinstance(item, Call):
             log = self._logs.of("")
             log.error("a request met a fault", reason=reason, exc_info=_unexpected(error))
+            self._metrics.faults.of("request").add()
             item.failed(error if isinstance(error, HALError) else InternalError(f"the request met a fault: {reason}"))
-        elif item.reported:
+        elif item.reported and isinstance(error, FalseReportError):
+            self._ended_for = item.node
             self.inbox.drop_reported(item.node)
             self._report_lie(item.node, f"{item.what}: {reason}")
+        elif item.reported:
+            self._leave_out_for_fault(item, error, reason)
         else:
+            self._metrics.faults.of("node").add()
             self._logs.of(item.node).error(
                 "something about a node was left out",
                 node=item.node,
@@ -379,6 +401,29 @@ class ControlLoop(Generic[SealedT]):
                 reason=reason,
                 exc_info=_unexpected(error),
             )
+
+    def _leave_out_for_fault(self, item: Report, error: Exception, reason: str) -> None:
+        """A report met a fault of HAL: what it is about alone is left out, the rest is staged again."""
+        halves = item.halves()
+        if halves:
+            self.inbox.put_back(halves)
+            return
+        self._metrics.faults.of("report").add()
+        where = _origin_of(error)
+        known = where in self._faults
+        if len(self._faults) < MAX_FAULTS:
+            self._faults.add(where)
+        log = self._logs.of(item.node) if known else self._runtime.log
+        log.error(
+            "a report of a node met a fault of HAL",
+            node=item.node,
+            report=item.what,
+            reason=reason,
+            exc_info=None if known else error,
+        )
+        if self._report_fault(item.node, item.what):
+            self._ended_for = item.node
+            self.inbox.drop_reported(item.node)
 
     async def _rebuild(self) -> None:
         """Build planes and engine again as the last commit left them."""
@@ -439,9 +484,13 @@ class ControlLoop(Generic[SealedT]):
         self.trouble = str(error)
 
 
-def _is_of_same_liar(report: Report, faulty: Item) -> bool:
-    """What a node reported together with what cannot be is reported again when it is heard again."""
-    return isinstance(faulty, Report) and faulty.reported and report.reported and report.node == faulty.node
+def _origin_of(error: Exception) -> str:
+    """Where an error was raised, and what: equal for the same fault."""
+    at = error.__traceback__
+    while at is not None and at.tb_next is not None:
+        at = at.tb_next
+    place = "" if at is None else f"{at.tb_frame.f_code.co_filename}:{at.tb_lineno}"
+    return f"{type(error).__name__} {place}"
 
 
 def _raise_if_out(error: Exception) -> None:

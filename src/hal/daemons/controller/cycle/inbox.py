@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Generic, TypeVar, cast
 
 from hal.core.model import HALError, OverloadedError, UnreachableError
@@ -102,6 +103,41 @@ class Report:
     def stage(self, now_ms: int) -> None:
         """Do it in memory."""
         self.work(now_ms)
+
+    def halves(self) -> tuple[Report, ...]:
+        """The same as two reports, each of a half of it; () where it cannot be parted."""
+        return ()
+
+
+class ItemsReport(Report):
+    """A report of several things, each of which could have been reported alone."""
+
+    __slots__ = ("_items", "_record")
+
+    def __init__(
+        self,
+        node: str,
+        what: str,
+        record: Callable[[str, Sequence[Any], int], None],
+        items: Sequence[Any],
+        weight: int = 1,
+        *,
+        dearness: int = 1,
+    ) -> None:
+        super().__init__(node, what, partial(record, node, items), weight, dearness=dearness)
+        self._record = record
+        self._items = items
+
+    def halves(self) -> tuple[Report, ...]:
+        """See `Report`."""
+        middle = len(self._items) // 2
+        if not middle:
+            return ()
+        weight = max(self.size // 2, 1)
+        return tuple(
+            ItemsReport(self.node, self.what, self._record, part, weight, dearness=max(self.weight // self.size, 1))
+            for part in (self._items[:middle], self._items[middle:])
+        )
 
 
 class Waiting:
@@ -205,14 +241,36 @@ class Inbox:
     ) -> None:
         """Have what a node reported done; returns when it is queued. A `lazy` one is done with what comes next (see
         `wake_for_lazy`)."""
+        await self._room_for(node)
+        self._put(Report(node, what, work, weight, dearness=self._dearness_of(node)))
+        if not lazy:
+            self._wake()
+
+    async def report_items(
+        self,
+        node: str,
+        what: str,
+        record: Callable[[str, Sequence[Any], int], None],
+        items: Sequence[Any],
+        *,
+        weight: int = 1,
+        lazy: bool = False,
+    ) -> None:
+        """The same of several things: where HAL meets a fault with one of them, the others are done all the same."""
+        await self._room_for(node)
+        self._put(ItemsReport(node, what, record, items, weight, dearness=self._dearness_of(node)))
+        if not lazy:
+            self._wake()
+
+    async def _room_for(self, node: str) -> None:
         while (waiting := self._waiting.get(node)) is not None and waiting.full:
             self._wake()
             self._space.clear()
             await self._space.wait()
+
+    def _dearness_of(self, node: str) -> int:
         cost = self._costs.get(node)
-        self._put(Report(node, what, work, weight, dearness=cost.dearness if cost is not None else 1))
-        if not lazy:
-            self._wake()
+        return cost.dearness if cost is not None else 1
 
     def report_nowait(self, node: str, what: str, work: Callable[[int], None]) -> None:
         """Have something done about a node that the controller found itself: for the few that must not wait (timers),

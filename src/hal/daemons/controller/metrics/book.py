@@ -30,6 +30,7 @@ class MetricsBook:
         self.groups = registry.histograms(declared.GROUP).of()
         self.commits = registry.histograms(declared.COMMIT).of()
         self.commit_failures = registry.numbers(declared.COMMIT_FAILURES).of()
+        self.faults = registry.numbers(declared.FAULTS)
         self.flushes = registry.histograms(declared.FLUSH).of()
         self._submit_to_start = registry.histograms(declared.SUBMIT_TO_START).of()
         self._queue_wait = registry.histograms(declared.QUEUE_WAIT)

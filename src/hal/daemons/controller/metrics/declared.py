@@ -69,6 +69,13 @@ COMMIT: Final = Metric(
 COMMIT_FAILURES: Final = Metric(
     name="hal_commit_failures_total", kind=Kind.COUNTER, text="Commits that failed; nothing of them has happened."
 )
+FAULTS: Final = Metric(
+    name="hal_faults_total",
+    kind=Kind.COUNTER,
+    text="Faults of HAL that the control loop met and left out: in a request, in a report of a node, or in what it "
+    "does about a node itself.",
+    labels=(Label("met_in", "`request`, `report` or `node`", 3),),
+)
 FLUSH: Final = Metric(
     name="hal_flush_seconds",
     kind=Kind.HISTOGRAM,
@@ -251,6 +258,7 @@ CONTROLLER: Final = (
     GROUP,
     COMMIT,
     COMMIT_FAILURES,
+    FAULTS,
     FLUSH,
     SUBMITTED,
     JOBS_ENDED,

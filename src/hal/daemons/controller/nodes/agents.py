@@ -4,9 +4,11 @@ A node has at most one connection; a newer one replaces it. Starts wait until th
 (a start carries the newest stamp that was acknowledged); stops and acknowledgements go out at once, or never: a node
 that returns is compared with the database anyway.
 
-A node that reports what cannot be true (a frame outside the wire's bounds, a report that cannot be staged or committed)
-has lied: the report is dropped, its connection ends, it is closed to new work until a person has looked (`quarantine`),
-and the more often it lies, the longer it waits before it is heard again. See `budget` for what it may cost.
+A node that reports what cannot be true (a frame outside the wire's bounds, a report that is refused as false) has lied:
+the report is dropped, its connection ends, it is closed to new work until a person has looked (`quarantine`), and the
+more often it lies, the longer it waits before it is heard again. A report that meets a fault of HAL's own is dropped,
+too, and its node is not blamed; where that happens often, its connection ends, and it waits a little (`faulted`). See
+`budget` for what a node may cost.
 """
 
 from __future__ import annotations
@@ -45,6 +47,9 @@ from hal.daemons.controller.nodes.budget import (
     BARRED_LONGEST_MS,
     CHARS_A_WEIGHT,
     COSTS,
+    FAULTS_IN_A_MINUTE,
+    FAULTS_MS,
+    FAULTS_OF_LEASE,
     FRAMES_A_TURN,
     MAX_KEY,
     MAX_LABEL,
@@ -127,6 +132,9 @@ from hal.wire.template_needs import unmet_need
 
 MISSED_HEARTBEATS = 3
 """A node that misses so many is unreachable."""
+HELLO = "hello"
+"""What a node reports first."""
+MUTED = "HAL met faults of its own in what it reported"
 STARTED_LATER_MS = 20
 """How long the report of a start may wait for company."""
 
@@ -396,7 +404,7 @@ class Agents:
         if link.connection is connection:
             link.arrival = arrival
         joined = partial(self._joined, link, connection, arrival)
-        await self._inbox().report(link.name, "hello", joined, weight=1 + len(hello.held))
+        await self._inbox().report(link.name, HELLO, joined, weight=1 + len(hello.held))
         if FORGET in features and link.connection is connection:
             self.forgetting.attach(link.name)
         try:
@@ -449,16 +457,16 @@ class Agents:
                 self._renew_lease(link, frame.stamp_boot_ms)
             case Started():
                 # Most short steps end before this is due, and their exit says it too: one commit less.
-                started = partial(plane.record_starts, node, frame.steps)
-                await inbox.report(node, "started", started, weight=len(frame.steps), lazy=True)
+                steps = frame.steps
+                await inbox.report_items(node, "started", plane.record_starts, steps, weight=len(steps), lazy=True)
                 self._runtime.call_later(STARTED_LATER_MS, inbox.wake_for_lazy)
             case Exits():
                 weight = _weight(len(frame.exits), (one.message for one in frame.exits))
-                await inbox.report(node, "exits", partial(plane.record_exits, node, frame.exits), weight=weight)
+                await inbox.report_items(node, "exits", plane.record_exits, frame.exits, weight=weight)
             case Refused():
                 link.log.warning("a node refused starts", steps=len(frame.steps), first=str(frame.steps[:1]))
                 weight = _weight(len(frame.steps), (one.message for one in frame.steps))
-                await inbox.report(node, "refused", partial(plane.record_refusals, node, frame.steps), weight=weight)
+                await inbox.report_items(node, "refused", plane.record_refusals, frame.steps, weight=weight)
             case LogChunk() | OutputParts():
                 link.logs.answered(frame)
             case StreamOpened():
@@ -473,11 +481,10 @@ class Agents:
                 await inbox.report(node, "health", health, weight=_weight(1, (one.reason for one in frame.failing)))
             case Gates():
                 weight = _weight(len(frame.gates), (one.reason for one in frame.gates))
-                await inbox.report(node, "gates", partial(plane.record_gates, node, frame.gates), weight=weight)
+                await inbox.report_items(node, "gates", plane.record_gates, frame.gates, weight=weight)
             case Readiness():
                 weight = _weight(len(frame.steps), (one.reason for one in frame.steps))
-                work = partial(plane.record_readiness, node, frame.steps)
-                await inbox.report(node, "readiness", work, weight=weight)
+                await inbox.report_items(node, "readiness", plane.record_readiness, frame.steps, weight=weight)
             case Forgotten():
                 self.forgetting.answered(node, frame)
             case Samples():
@@ -525,8 +532,9 @@ class Agents:
             if not self._plane.is_quarantined(hello.name):
                 link.lies = link.barred_ms = 0
             left_ms = link.barred_ms - self._runtime.monotonic_ms()
-            if left_ms > 0 or not link.hellos.take():
-                why = "it sent what cannot be true" if left_ms > 0 else "it dials too often"
+            muted = link.muted_ms > self._runtime.monotonic_ms()
+            if left_ms > 0 or muted or not link.hellos.take():
+                why = "it sent what cannot be true" if left_ms > 0 else MUTED if muted else "it dials too often"
                 raise OverloadedError(f"node '{hello.name}' is refused for now: {why}", hint="it dials again by itself")
         elif len(self._links) >= MAX_NODES or len(self._plane.nodes) >= MAX_NODES:
             raise DeniedError(f"{MAX_NODES} nodes are known already", hint="`hal node remove` those that are gone")
@@ -573,6 +581,31 @@ class Agents:
             why = f"this node is in quarantine: {one_line(reason, MAX_NOTE)}"
             self._send(link, Goodbye(code=QUARANTINED, reason=why, hint=f"hal node resume {node}"))
             link.connection.close()
+
+    def faulted(self, node: str, what: str) -> bool:
+        """Note that HAL met a fault of its own in what a node reported. Returns whether its connection ends for it.
+
+        It does where that happens often, and where it is the hello, without which nothing starts there. The node dials
+        again by itself, is heard a little later each time, and reports again all that was not acknowledged.
+        """
+        link = self._links.get(node)
+        if link is None:
+            return True  # it was removed meanwhile
+        now_ms = self._runtime.monotonic_ms()
+        if link.faults and link.faults[-1] < now_ms - FAULTS_MS:
+            link.faults.clear()
+            link.fault_ends = 0
+        link.faults.append(now_ms)
+        often = len(link.faults) == FAULTS_IN_A_MINUTE and link.faults[0] >= now_ms - FAULTS_MS
+        if what != HELLO and not often:
+            return False
+        longest_ms = max(self.leases.times.node_ms // FAULTS_OF_LEASE, BARRED_FIRST_MS)
+        link.muted_ms = now_ms + min(BARRED_FIRST_MS << min(link.fault_ends, 16), longest_ms)
+        link.fault_ends += 1
+        if link.connection is not None and not link.connection.closed:
+            self._send(link, Goodbye(reason=MUTED, hint="see the log of the controller"))
+            link.connection.close()
+        return True
 
     # ── leases ────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -33,6 +33,11 @@ RAISES_PER_S: Final = 1 / 600
 BARRED_FIRST_MS: Final = 1_000
 BARRED_LONGEST_MS: Final = 60_000
 """How long a node that has lied is not heard: doubled with each lie."""
+FAULTS_IN_A_MINUTE: Final = 10
+"""Of HAL's own, in what one node reports, until its connection ends; each one more ends it again, for longer."""
+FAULTS_MS: Final = 60_000
+FAULTS_OF_LEASE: Final = 4
+"""It is not heard for such a part of its lease at most, so that nothing that runs there is lost for it."""
 MAX_NODES: Final = 65_536
 """Nodes that are known, those that are down included."""
 MAX_RESOURCE_NAMES: Final = 256

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Final
 
 from hal.core.model import StepId
 from hal.core.model.bundle import FILES_GATE
-from hal.daemons.controller.nodes.budget import FRAMES, FRAMES_PER_S, HELLOS, HELLOS_PER_S
+from hal.daemons.controller.nodes.budget import FAULTS_IN_A_MINUTE, FRAMES, FRAMES_PER_S, HELLOS, HELLOS_PER_S
 from hal.daemons.controller.nodes.log_reads import LogReads
 from hal.daemons.controller.nodes.stream_requests import StreamRequests
 from hal.planes.tasks import Arrival
@@ -30,6 +31,12 @@ class Link:
         """Since it was last open to work."""
         self.barred_ms = 0
         """It is not heard before this, by the monotonic clock."""
+        self.faults: deque[int] = deque(maxlen=FAULTS_IN_A_MINUTE)
+        """When HAL met faults of its own in what the node reported, the newest ones."""
+        self.fault_ends = 0
+        """How often in turn its connection ended for them."""
+        self.muted_ms = 0
+        """For these it is not heard before this, by the monotonic clock."""
         self.connection: Connection | None = None
         self.stamp_boot_ms = 0
         """Newest stamp acknowledged on this connection; 0 before the first."""

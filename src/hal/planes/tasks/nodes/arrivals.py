@@ -10,11 +10,14 @@ from collections.abc import Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from hal.core.engine.events import INF
 from hal.core.lifecycle import NODE, NodeEvent, transition
 from hal.core.model import ConflictError, EventKind, NodeState
+from hal.core.model.errors import shown
 from hal.core.model.eviction import check_reason
 from hal.core.model.facts import Facts
 from hal.core.model.states import AWAY_NODE_STATES
+from hal.planes.interface import FalseReportError
 from hal.planes.tasks.live.node import FENCED, HEARD
 from hal.planes.tasks.nodes.closures import feed_node, node_named, put_node, state_after, unchecked
 from hal.planes.tasks.submitter import Submitter
@@ -42,7 +45,14 @@ class Arrival(Struct, frozen=True, kw_only=True):
 
 
 def record_arrival(table: JobTable, arrival: Arrival, now_ms: int) -> tuple[NodeRow, bool]:
-    """Record that a node dialled; returns its row, and whether the host was started again since it was last there."""
+    """Record that a node dialled; returns its row, and whether the host was started again since it was last there.
+
+    Raises:
+        FalseReportError: no node can have what it offers.
+    """
+    for name, amount in arrival.capacity.items():
+        if not 0 <= amount < INF:
+            raise FalseReportError(f"node '{arrival.name}' offers {amount} {shown(name)}")
     before = table.nodes.get(arrival.name)
     state, about = NodeState.UP, NodeAbout()
     if before is not None:
