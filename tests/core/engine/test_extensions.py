@@ -6,8 +6,10 @@ from random import Random
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from hal.core.engine import State
+from hal.core.engine.checks.invariants import check_invariants
 from hal.core.engine.classes import ClassSpec, OwnerSpec
 from hal.core.engine.config import Backfill, EngineConfig
 from hal.core.engine.events import (
@@ -24,7 +26,8 @@ from hal.core.engine.events import (
 from hal.core.engine.scheduler import Scheduler
 from hal.core.engine.views import rows_of_run, running
 from hal.core.kernels.structures.layout import KEEP, RUN_ON
-from hal.core.model.policy import Policy, PreemptMode
+from hal.core.model import Duration
+from hal.core.model.policy import Policy, PreemptMode, Qos, Queue
 from tests.core.engine.clusters import Starts, engine
 from tests.core.engine.test_preempting import A, B, config, job, over, play, taken
 from tests.core.engine.why.test_wants import asked
@@ -221,3 +224,21 @@ def test_safety_other_work_leaves_only_where_extensions_would_not_do(seed: int) 
     victims = {number for number, _mode, for_job in taken(sink) if for_job == 99}
     if victims - extending:
         assert sum(have >= cpu for have in cleared) < gang
+
+
+def test_an_extension_has_the_grace_of_its_qos_or_else_of_its_queue() -> None:
+    """Four cpus each: one of a QOS with 5 s, one of a queue with 90 s, one of neither, which has 30 s."""
+    policy = Policy(
+        qos={"quick": Qos(name="quick", grace=Duration(5_000))},
+        queues={"slow": Queue(name="slow", grace=Duration(90_000))},
+    )
+    nodes = [NodeSpec(name, {"cpu": 4}) for name in ("a", "b", "c")]
+    state, sink, scheduler = engine(EngineConfig(policy=policy, order="priority"), *nodes)
+    for number, owner in enumerate((OwnerSpec(qos="quick"), OwnerSpec("slow"), OwnerSpec()), 1):
+        rows = submit_rows(1)
+        rows["job"], rows["first_task"] = number, 1
+        play(scheduler, 0, JobsSubmitted(rows, (ClassSpec({"cpu": 4}),), (replace(owner, extension=True),)))
+    play(scheduler, SECOND, job(9, 4, "plain", gang=3))
+    told = {int(move["job"]): int(move["grace_ms"]) for plan in sink.plans for move in plan.preemptions}
+    assert told == {1: 5_000, 2: 90_000, 3: 30_000}
+    check_invariants(state)

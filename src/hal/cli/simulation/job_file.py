@@ -180,6 +180,8 @@ class _Reader:
                 if name in raw:
                     raise SpecError(f"{name}: not simulated", hint="give each task a line of its own, without it")
             spec = spec_from_options(["true"], raw, environ={}, workdir="/")  # type: ignore[arg-type]
+            if spec.extensions and spec.within:
+                raise SpecError("within: not simulated beside extensions", hint="leave out one of them")
             found = self._kinds[key] = len(self.asked)
             self.asked.append(spec)
         return found

@@ -31,6 +31,8 @@ MAX_DOMAINS: Final = 8
 AUTOMATIC: Final = "hal."
 """The prefix of labels that HAL makes."""
 NODE_LABEL: Final = f"{AUTOMATIC}node"
+DOMAIN_LABEL: Final = f"{AUTOMATIC}in."
+"""With the name of a level behind it: the path of the domain in which a node is, which the engine alone sees."""
 """The label that has the node's name."""
 GPU_LABEL: Final = f"{AUTOMATIC}gpu"
 """The label with the model of a node's GPUs; with a dot and a word of it behind it, a label of that word."""

@@ -678,7 +678,6 @@ def _check_extensions(spec: JobSpec) -> None:
         ("nodes", spec.array is not None and spec.nodes > 1),
         ("service", spec.service is not None),
         ("interactive", spec.interactive is not None),
-        ("within", bool(spec.within)),
         ("movable", bool(spec.movable)),
     ):
         if there:

@@ -240,7 +240,7 @@ def test_why_says_what_extensions_wait_for() -> None:
     assert later.message.startswith("Its base runs, with 1 extension of up to 3; one more waits for resources")
 
 
-@pytest.mark.parametrize("field", [{"service": True}, {"within": "rack"}, {"interactive": "pipes"}])
+@pytest.mark.parametrize("field", [{"service": True}, {"movable": True}, {"interactive": "pipes"}])
 def test_what_cannot_have_extensions_says_so(field: dict[str, object]) -> None:
     """Services, interactive jobs, and those that stay in one domain."""
     with pytest.raises(SpecError, match="extensions: a job with"):

@@ -27,7 +27,7 @@ from hal.core.engine.rules.owners import owner_ids_in_use, plain_owner
 from hal.core.engine.rules.policy_tables import set_policy
 from hal.core.engine.rules.preferences import name_levels, weighed_kinds
 from hal.core.engine.state import State
-from hal.core.engine.tables.qos import EXTENSION, MODES, Standings, check_qos
+from hal.core.engine.tables.qos import MODES, Standings, check_qos
 from hal.core.interfaces.filter import Filter
 from hal.core.interfaces.order import Order
 from hal.core.interfaces.preempt import Preempt
@@ -141,7 +141,7 @@ def use_config(state: State, config: EngineConfig) -> None:
 
 def begin_extensions(state: State) -> None:
     """There are extensions of jobs now: give them a standing, below everybody else's (part of `apply`)."""
-    if EXTENSION not in state.shares.standing_ids:
+    if not state.shares.has_extensions:
         _set_standings(state, state.config)
         state.rewire()
 
@@ -175,8 +175,9 @@ def _set_standings(state: State, config: EngineConfig) -> None:
     standings = Standings(config.policy or Policy())
     shares.standings = standings
     shares.standing_ids = {standing: row for row, standing in enumerate(standings.all)}
-    if any(owner.extension for owner in shares.owner_ids):
-        shares.standing_ids[EXTENSION] = len(standings.all)
+    of_extensions = standings.extensions() if any(owner.extension for owner in shares.owner_ids) else {}
+    shares.has_extensions = bool(of_extensions)
+    shares.standing_ids |= {standing: len(standings.all) + place for place, standing in enumerate(of_extensions)}
     count = len(shares.standing_ids)
     state.allocation.resize({STANDINGS: count}, emptied=True)
     for row, standing in enumerate(standings.all):
@@ -187,11 +188,13 @@ def _set_standings(state: State, config: EngineConfig) -> None:
             if standings.takes(standing, other) and standings.how(other)[0] is not PreemptMode.OFF:
                 shares.qos[row, L.STANDING_TAKES + place] = 1
                 shares.qos[row, L.STANDING_PREEMPTS] = 1
-    if (last := shares.standing_ids.get(EXTENSION)) is not None:
-        shares.qos[last, [L.STANDING_MODE, L.STANDING_GRACE]] = L.MODE_SHRINK, int(Qos().grace)
-        shares.qos[:last, L.STANDING_TAKES + last] = 1
-        alone = shares.qos[:last, L.STANDING_PREEMPTS] == 0
-        shares.qos[:last, L.STANDING_PREEMPTS][alone] = TAKES_EXTENSIONS
+    others = len(standings.all)
+    for standing, grace_ms in of_extensions.items():
+        row = shares.standing_ids[standing]
+        shares.qos[row, [L.STANDING_MODE, L.STANDING_GRACE]] = L.MODE_SHRINK, grace_ms
+        shares.qos[:others, L.STANDING_TAKES + row] = 1
+        alone = shares.qos[:others, L.STANDING_PREEMPTS] == 0
+        shares.qos[:others, L.STANDING_PREEMPTS][alone] = TAKES_EXTENSIONS
     limits = config.policy.limits.values() if config.policy is not None else ()
     state.meta[L.M_RECLAIM] = int(any(limit.cohort and limit.reclaim is Reclaim.PREEMPT for limit in limits))
     state.meta[L.M_MOVING] = round(1_000 * config.compaction)

@@ -12,7 +12,6 @@ from hal.core.engine.classes import OwnerSpec
 from hal.core.engine.rules.preferences import preference_id, preference_of_queue
 from hal.core.engine.state import State
 from hal.core.engine.tables.accounts import Accounts, LedgerName, Spent
-from hal.core.engine.tables.qos import EXTENSION
 from hal.core.kernels.structures import layout as L
 from hal.core.kernels.structures.arrays import Entry
 from hal.core.kernels.structures.declared import LEDGERS, OWNER_LEDGERS, QUEUES, SHARE_NODES
@@ -43,7 +42,8 @@ def owner_ids_in_use(state: State) -> Iterator[tuple[int, OwnerSpec]]:
 def standing_of(state: State, owner: OwnerSpec) -> int:
     """The row of an owner's standing."""
     shares = state.shares
-    return shares.standing_ids[EXTENSION if owner.extension else shares.standings.standing(owner.queue, owner.qos)]
+    of = shares.standings.extension if owner.extension else shares.standings.standing
+    return shares.standing_ids[of(owner.queue, owner.qos)]
 
 
 def plain_owner(state: State, row: int, owner: OwnerSpec) -> None:

@@ -64,6 +64,8 @@ class Shares(ShareTables):
         """Who may preempt whom."""
         self.standing_ids: dict[Standing, int] = {}
         """Row of each standing in the table `qos`."""
+        self.has_extensions = False
+        """Standings of extensions of jobs are among them."""
 
 
 class Accounts:

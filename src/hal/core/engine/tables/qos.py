@@ -27,8 +27,8 @@ LAST_GRACE_MS: Final = DEFAULT_GRACE_MS
 SHRINK: Final = "shrink"
 """The mode by which extensions of jobs leave; no policy names it."""
 MODE_NAMES: Final = {number: mode.value for mode, number in MODES.items()} | {L.MODE_SHRINK: SHRINK}
-EXTENSION: Final = ("", "\0extension")
-"""The standing of extensions of jobs, once there are any; no QOS has such a name."""
+EXTENSION: Final = "\0extension"
+"""How the standings of extensions of jobs begin, once there are any: one for each grace; no QOS has such a name."""
 
 
 Standing = tuple[str, str]
@@ -63,6 +63,10 @@ def check_qos(policy: Policy | None) -> None:
                 )
 
 
+def _extension(grace_ms: int) -> Standing:
+    return "", f"{EXTENSION} {grace_ms}"
+
+
 class Standings:
     """Who may take from whom, by standing; never changed once it is made.
 
@@ -86,6 +90,16 @@ class Standings:
     def standing(self, queue: str, qos: str) -> Standing:
         """That of a job."""
         return queue if queue in self._parts[0] else "", qos if qos in self._parts[1] else ""
+
+    def extension(self, queue: str, qos: str) -> Standing:
+        """That of extensions of a job: they leave for everybody, within the grace of its QOS, or else of its queue."""
+        said = self._policy.qos.get(qos) or self._policy.queues.get(queue) or Qos()
+        return _extension(int(said.grace))
+
+    def extensions(self) -> dict[Standing, int]:
+        """All standings of extensions, and their grace in ms."""
+        entries = (Qos(), *self._policy.qos.values(), *self._policy.queues.values())
+        return {_extension(grace_ms): grace_ms for grace_ms in sorted({int(one.grace) for one in entries})}
 
     def takes(self, one: Standing, other: Standing) -> bool:
         """Whether work of the first may have work of the other taken back, if that says how."""

@@ -16,7 +16,6 @@ from msgspec import Struct
 
 from hal.core.engine.classes import ClassSpec
 from hal.core.engine.state import State
-from hal.core.engine.tables.qos import EXTENSION
 from hal.core.engine.why.licensed import unlicensed
 from hal.core.engine.why.refused import refused
 from hal.core.kernels.structures import layout as L
@@ -95,7 +94,7 @@ class Wants:
         buckets = work.active[: int(state.meta[L.M_ACTIVE])]
         self.owner_specs = list(state.shares.owner_specs)
         """Whose work it is, by the owner's number."""
-        if user or EXTENSION in state.shares.standing_ids:
+        if user or state.shares.has_extensions:
             # Extensions of jobs want nothing: they take what is there, and no machine is worth renting for them.
             wanted = [user in ("", spec.user) and not spec.extension for spec in self.owner_specs]
             buckets = buckets[np.array(wanted, np.bool_)[work.buckets[buckets, L.B_OWNER]]]

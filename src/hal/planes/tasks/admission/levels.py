@@ -54,7 +54,7 @@ def unpacked(spec: JobSpec) -> JobSpec:
 
 def never_within(spec: JobSpec, topology: Topology | None) -> Never | None:
     """Why a job of several nodes that names a level which is gone starts nowhere; None: its level is there."""
-    if not spec.within or spec.nodes == 1 or _is_declared(spec.within, topology):
+    if not spec.within or (spec.nodes == 1 and not spec.has_base) or _is_declared(spec.within, topology):
         return None
     return Never(
         reason=Reason.IMPOSSIBLE,

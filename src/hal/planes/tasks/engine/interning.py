@@ -6,7 +6,7 @@ until a new class or owner appears.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
@@ -16,7 +16,7 @@ from hal.core.engine.classes import ClassSpec, Liking, Match, OwnerSpec, Prefere
 from hal.core.model import JobSpec, Resources
 from hal.core.model.affinity import affinity_of, followed, preferred_of
 from hal.core.model.devices import GPU, WHOLE, beside
-from hal.core.model.facts import GPUS_LABEL, NODE_LABEL, SANDBOX_LABEL, WHOLE_GPUS
+from hal.core.model.facts import DOMAIN_LABEL, GPUS_LABEL, NODE_LABEL, SANDBOX_LABEL, WHOLE_GPUS
 from hal.core.model.gpu_reserves import Asked, asked_beside
 from hal.core.model.job import Constraint, Operator
 from hal.core.model.policy_scope import Owner
@@ -72,15 +72,20 @@ def preference_of(spec: JobSpec) -> Preference:
 class Interning:
     """Shared values for equal requests and owners."""
 
-    def __init__(self, *, gpu_parts: bool = False) -> None:
+    def __init__(
+        self, *, gpu_parts: bool = False, domain_of: Callable[[str, str], str] = lambda node, level: ""
+    ) -> None:
         """Args:
         gpu_parts: several jobs may share a GPU of a node that binds them.
+        domain_of: the path of the domain of a level in which a node is, '' for none.
         """
         self._gpu_parts = gpu_parts
+        self._domain_of = domain_of
         self._class_of: dict[ClassKey, ClassSpec] = {}
         self._owner_of: dict[Owner, OwnerSpec] = {}
-        self._of_extension: dict[tuple[int, int], tuple[ClassSpec, OwnerSpec, ClassSpec, OwnerSpec]] = {}
-        """By the identities of what a job asks for and whose it is: both, and the same of its extensions."""
+        self._of_extension: dict[tuple[int, int, str], tuple[ClassSpec, OwnerSpec, ClassSpec, OwnerSpec]] = {}
+        """By the identities of what a job asks for and whose it is, and the domain in which its base is: both, and the
+        same of its extensions."""
         self._of_groups: dict[tuple[str, tuple[tuple[int, str], ...]], tuple[list[ClassSpec], ClassSpec]] = {}
         """By the level in one domain of which all are, and the identities of what each group asks for, and its name:
         these, and the class of all."""
@@ -102,7 +107,7 @@ class Interning:
             pool += _SANDBOXES
         licences = tuple(sorted(spec.licences.items())) if spec.licences else ()
         # One node is within one domain wherever it is. What is packed is so until its wait is over (`jobs.packs`).
-        within = (spec.within or packed_level(spec.pack)) if spec.nodes > 1 else ""
+        within = (spec.within or packed_level(spec.pack)) if spec.nodes > 1 else spec.within if spec.has_base else ""
         social = _social(spec) if spec.labels or spec.apart or spec.together else ()
         preference = preference_of(spec) if spec.spread or spec.prefer_apart or spec.prefer_together else None
         key = (
@@ -170,16 +175,24 @@ class Interning:
             found = self._owner_of[owner] = OwnerSpec(owner.queue, owner.account, owner.user, owner.qos)
         return found
 
-    def of_extension(self, request: ClassSpec, owner: OwnerSpec) -> tuple[ClassSpec, OwnerSpec]:
-        """What an extension of such a job takes, one node of the same shape, and whose work it is."""
-        found = self._of_extension.get((id(request), id(owner)))
+    def of_extension(
+        self, request: ClassSpec, owner: OwnerSpec, within: tuple[str, str] = ("", "")
+    ) -> tuple[ClassSpec, OwnerSpec]:
+        """What an extension of such a job takes, one node of the same shape, and whose work it is.
+
+        Args:
+            within: a level, and the path of its domain in which it is to be; empty: anywhere.
+        """
+        level, path = within
+        found = self._of_extension.get((id(request), id(owner), path))
         if found is None:
             if len(self._of_extension) >= MAX_INTERNED:
                 self._of_extension.clear()
-            found = self._of_extension[id(request), id(owner)] = (
+            there = (Requirement(f"{DOMAIN_LABEL}{level}", Match.IN, (path,)),) if path else ()
+            found = self._of_extension[id(request), id(owner), path] = (
                 request,
                 owner,
-                replace(request, nodes=1, within=""),
+                replace(request, nodes=1, within="", constraints=request.constraints + there),
                 replace(owner, extension=True),
             )
         return found[2], found[3]
@@ -204,8 +217,15 @@ class Interning:
         """The indices of what such a task takes, and of whose work it is."""
         request, owner = job.request, job.owner
         if job.spec.is_extension(task):
-            request, owner = self.of_extension(request, owner)
+            request, owner = self.of_extension(request, owner, self._place_of_base(job))
         return self.class_index(request), self.owner_index(owner)
+
+    def _place_of_base(self, job: LiveJob) -> tuple[str, str]:
+        """The level in one domain of which the extensions of a job are with its base, and the path of that domain."""
+        base = job.active.get(0) if job.spec.within and job.spec.has_base else None
+        if base is None:
+            return "", ""
+        return job.spec.within, self._domain_of(base.nodes[0], job.spec.within)
 
     def fresh(self) -> None:
         """Called between two blocks: start again when the tables have grown beyond their bound."""

@@ -5,6 +5,7 @@ Pure.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -12,7 +13,7 @@ from msgspec.structs import replace
 from hal.core.engine.events import Health, NodeSpec
 from hal.core.model import NodeState
 from hal.core.model.devices import GPU, GPU_ISLAND, GPU_PART, GPU_WHOLE, WHOLE, free_of_one_island
-from hal.core.model.facts import GPUS_LABEL, WHOLE_GPUS
+from hal.core.model.facts import DOMAIN_LABEL, GPUS_LABEL, WHOLE_GPUS
 from hal.core.model.gpu_reserves import GpuReserves
 from hal.core.model.states import AWAY_NODE_STATES
 from hal.core.model.topology.tree import Topology
@@ -65,9 +66,17 @@ def node_spec(row: NodeRow, gpus: GpuBook, topology: Topology | None, reserves: 
             capacity = capacity | {GPU_ISLAND: free_of_one_island(bound, {gpu.index for gpu in bound})}
     if reserves:
         capacity = capacity | reserves.rests(row.capacity)
-    domains = () if topology is None else topology.domains_of(row.name, row.labels)
+    domains: tuple[str, ...] = ()
+    if topology is not None:
+        domains = topology.domains_of(row.name, row.labels)
+        labels = labels | {f"{DOMAIN_LABEL}{level}": path for level, path in domain_paths(topology.levels, domains)}
     health = _HEALTH.get(row.state, Health.DOWN)
     return NodeSpec(row.name, capacity, labels, health, withheld, domains, row.about.taints)
+
+
+def domain_paths(levels: Sequence[str], domains: Sequence[str]) -> list[tuple[str, str]]:
+    """By level in which domain a node is, named with all wider ones; without levels of which it is in none."""
+    return [(level, "/".join(domains[: place + 1])) for place, level in enumerate(levels) if domains[place]]
 
 
 def reason_of(row: NodeRow, *, to_all: bool = False) -> str:

@@ -84,8 +84,8 @@ def _requeue_task(table: JobTable, job: LiveJob, attempt: Attempt, following: Ne
     # Which task of an array with a limit the engine hears of next is decided when the job is settled.
     if table.is_unknown_to_engine(job, attempt):
         table.enter(job, tasks)
-    elif job.id in table.reshaped:
-        # As the engine knows it, it would wait again as what was asked for when it started.
+    elif job.id in table.reshaped or (job.spec.within and job.spec.has_base and attempt.task):
+        # As the engine knows it, it would wait again as what was asked for when it started, or where the base was then.
         table.draft.feed.end(job, attempt.task, attempt.attempt, False, 0, now_ms)
         table.enter(job, tasks)
     else:

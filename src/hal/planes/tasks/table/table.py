@@ -45,7 +45,7 @@ from hal.planes.tasks.live.attempt import Attempt
 from hal.planes.tasks.live.gate_standing import GateStandings
 from hal.planes.tasks.live.gpu_book import GpuBook
 from hal.planes.tasks.live.job import LiveJob, with_state
-from hal.planes.tasks.live.node import GONE, eviction_of, node_spec
+from hal.planes.tasks.live.node import GONE, domain_paths, eviction_of, node_spec
 from hal.planes.tasks.live.port_book import PortBook
 from hal.planes.tasks.live.ready_standing import ReadyStandings
 from hal.planes.tasks.live.replacing import Replacing
@@ -89,7 +89,7 @@ class JobTable:
         self.reshaped: set[int] = set()
         """Jobs of which attempts run that the engine knows in another class or under another owner than what waits."""
         """Those of the policy that holds now."""
-        self.interning = Interning(gpu_parts=config.gpu_parts)
+        self.interning = Interning(gpu_parts=config.gpu_parts, domain_of=self._domain_of)
         self._reserves: list[tuple[Policy, GpuReserves]] = []
         """Of the policies that were asked for last: the one that holds, and the committed one while they differ."""
         self._rests: dict[str, str] = {}
@@ -410,6 +410,14 @@ class JobTable:
         """Read again what is derived from the policy: how many tasks wait within each limit, returning bookings."""
         self.returning_bookings = ReturningBookings(self.policy)
         self.pending_limits.set_policy(self.policy, self.jobs.objects(), self.jobs.owners_in_columns())
+
+    def _domain_of(self, node: str, level: str) -> str:
+        """The path of the domain of a level in which a node is; '' for none."""
+        row = self.nodes.get(node)
+        if row is None or self.topology is None:
+            return ""
+        found = domain_paths(self.topology.levels, self.topology.domains_of(node, row.labels))
+        return dict(found).get(level, "")
 
     @property
     def engine_config(self) -> EngineConfig:
