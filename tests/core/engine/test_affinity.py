@@ -26,6 +26,7 @@ from hal.core.engine.events import (
 )
 from hal.core.engine.scheduler import Scheduler
 from hal.core.engine.views import reservations, rows_of_run, running
+from hal.core.engine.why.explain import explain
 from hal.core.kernels.structures import layout as L
 from hal.core.model import Duration
 from hal.core.model.policy import Policy, PreemptMode, Qos
@@ -206,13 +207,14 @@ def test_suspended_work_that_is_apart_from_its_like_resumes() -> None:
 def test_work_whose_place_depends_on_other_work_preempts_nobody(apart: bool) -> None:
     """It could by its QOS, and work that names no term does."""
     config = EngineConfig(backfill=Backfill.EASY, policy=Policy(qos=QOS))
-    _, sink, scheduler = engine(config, NodeSpec("n1", {"cpu": 4}))
+    state, sink, scheduler = engine(config, NodeSpec("n1", {"cpu": 4}))
     submit(scheduler, 1, cpu=4, qos="low", walltime_ms=500_000)
     scheduler.run(0)
     terms = [Term(WEB, NODE)] if apart else []
     submit(scheduler, 2, labels=[WEB], apart=terms, cpu=4, qos="urgent", priority=10)
     scheduler.run(100_000)
     assert any(len(plan.preemptions) for plan in sink.plans) is not apart
+    assert ("it preempts nobody, as it has terms of affinity" in explain(state, 2, 100_000).message) is apart
 
 
 def test_terms_are_followed_after_very_many_users_have_come_and_gone() -> None:

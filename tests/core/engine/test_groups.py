@@ -650,3 +650,21 @@ def play(world: World, steps: list[tuple[str, Any]]) -> None:
         starts = [int(run["start_ms"]) + world.judge.walltime[int(run["job"])] for run in running(world.states[0])]
         world.advance(min(starts))
     assert not set(world.attempts) & possible
+
+
+def test_why_says_that_groups_preempt_nobody_though_their_qos_might() -> None:
+    """Low work has all GPU nodes; the same job of another QOS is not told so."""
+    policy = Policy(
+        qos={"high": Qos(name="high", preempts=("low",)), "low": Qos(name="low", preempt_mode=PreemptMode.REQUEUE)}
+    )
+    state, sink, scheduler = engine(EngineConfig(order="priority", policy=policy), *CPU_NODES, *GPU_NODES)
+    low = job(1, 8000, gang=3)
+    scheduler.feed(JobsSubmitted(low.rows, low.classes, (OwnerSpec(qos="low"),)))
+    scheduler.run(0)
+    for number, quality in ((2, "high"), (3, "")):
+        block = with_groups(number, [DRIVER, ({"cpu": 8000}, 2)])
+        scheduler.feed(JobsSubmitted(block.rows, block.classes, (OwnerSpec(qos=quality),)))
+    scheduler.run(1_000)
+    assert not any(plan.preemptions.size for plan in sink.plans)
+    assert "it preempts nobody, as it has several groups of nodes" in explain(state, 2, 1_000).message
+    assert "preempts" not in explain(state, 3, 1_000).message

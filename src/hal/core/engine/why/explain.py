@@ -69,7 +69,8 @@ def explain(state: State, job: int, now_ms: int, *, brief: bool = False) -> Verd
     if licence is not None:
         return licence if brief else _placed(state, licence, slot, shape, now_ms)
     if spec.groups:
-        return groups_short(state, job, slot, class_id, spec, now_ms, 0 if brief else position(state, slot, shape))
+        short = groups_short(state, job, slot, class_id, spec, now_ms, 0 if brief else position(state, slot, shape))
+        return _with_restraint(state, slot, short, "several groups of nodes")
     fits = int(state.catalogue.shapes[shape, L.S_FIT]) >= spec.nodes
     if brief:
         return Verdict(job=job, reason=_why_overtaken(state) if fits else Reason.RESOURCES, message="")
@@ -77,8 +78,11 @@ def explain(state: State, job: int, now_ms: int, *, brief: bool = False) -> Verd
     starts_at_ms, basis = forecast(state, slot, spec, shape, now_ms)
     if fits:
         return _overtaken(state, job, slot, shape, spec, now_ms, ahead, starts_at_ms, basis)
+    short = _short_of_resources(state, job, spec, shape)
+    if state.meta[L.M_AFFINE] and state.catalogue.classes[class_id, L.C_AFFINE] == 1:
+        short = _with_restraint(state, slot, short, "terms of affinity, of its own or that name it")
     return msgspec.structs.replace(
-        _short_of_resources(state, job, spec, shape),
+        short,
         starts_at_ms=starts_at_ms, basis=basis, forecast_at_ms=_of_when(state, basis, now_ms), position=ahead,
     )  # fmt: skip
 
@@ -149,6 +153,15 @@ def _short_of_resources(state: State, job: int, spec: ClassSpec, shape: int) -> 
         message=message,
         helps=(f"{plural(fit, 'node')} instead of {spec.nodes} would fit now",) if 0 < fit < spec.nodes else (),
     )  # fmt: skip
+
+
+def _with_restraint(state: State, slot: int, verdict: Verdict, because: str) -> Verdict:
+    """The same, and that it takes nothing from others, where it might by its QOS or queue."""
+    owner = int(state.work.buckets[state.work.entries[slot, L.E_BUCKET], L.B_OWNER])
+    preempts = int(state.shares.qos[state.shares.owners[owner, L.O_QOS], L.STANDING_PREEMPTS]) == 1
+    if not preempts or verdict.reason is not Reason.RESOURCES or not verdict.message:
+        return verdict
+    return msgspec.structs.replace(verdict, message=f"{verdict.message}; it preempts nobody, as it has {because}")
 
 
 def _claimed(state: State, job: int, now_ms: int) -> Verdict | None:
