@@ -87,6 +87,32 @@ def test_after_a_restart_they_are_still_where_the_base_is() -> None:
     site.judge(job)
 
 
+def test_extensions_follow_a_base_that_runs_again_in_another_rack() -> None:
+    """Its node is closed, so it runs in r2; one extension leaves r1 only after that, and waits for r2 as the others do."""
+    site = Elastic()
+    job = site.submit(nodes=1, extensions=2, within="rack", request={"gpu": 4}, retries=3)
+    site.turn()
+    site.begin_all()
+    assert {RACKS[node] for one in site.running().values() for node in one.nodes} == {"r1"}
+    site.plane.requeue(job, None, (), BY, site.now_ms)
+    (node,) = site.running()[job, 0].nodes
+    site.plane.cordon(node, "", BY, site.now_ms)
+    site.finish(job, 0, ExitCause.PREEMPTED)
+    site.turn()
+    site.now_ms += 600_000
+    site.turn()
+    site.begin_all()
+    assert {RACKS[one] for one in site.running()[job, 0].nodes} == {"r2"}
+    for task in (1, 2):
+        site.finish(job, task, ExitCause.PREEMPTED)
+        site.turn()
+        site.now_ms += 600_000
+        site.turn()
+        site.begin_all()
+        site.judge(job)
+    assert len(site.running()) == 3
+
+
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("turn"), st.just(0)),
