@@ -313,3 +313,13 @@ def test_strict_order_keeps_urgent_jobs_behind_the_first_one() -> None:
     play(scheduler, 0, job(1, 4, "plain", walltime_ms=1_000 * SECOND), job(2, 4, walltime_ms=2_000 * SECOND))
     play(scheduler, 100 * SECOND, job(3, 4, "urgent", gang=2), job(4, 2, "urgent", walltime_ms=100 * SECOND))
     assert taken(sink) == []
+
+
+@pytest.mark.parametrize("backfill", BEHIND)
+def test_an_urgent_job_that_nothing_is_searched_for_wakes_nobody(backfill: Backfill) -> None:
+    """Job 4 asks for a node that there is not; beside a reservation, the next pass is not at once, and again."""
+    _state, _sink, scheduler = engine(config(backfill=backfill), A, B)
+    play(scheduler, 0, job(1, 4, "plain", walltime_ms=1_000 * SECOND), job(2, 4, "plain", walltime_ms=900 * SECOND))
+    play(scheduler, 100 * SECOND, job(3, 4, "urgent", gang=2), job(4, 8, "urgent"))
+    wakes = {scheduler.run(100 * SECOND + later).wake_ms for later in (2_000, 3_000, 4_000)}
+    assert min(wakes) >= 105 * SECOND

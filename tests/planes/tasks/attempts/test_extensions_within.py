@@ -88,7 +88,7 @@ def test_after_a_restart_they_are_still_where_the_base_is() -> None:
 
 
 def test_extensions_follow_a_base_that_runs_again_in_another_rack() -> None:
-    """Its node is closed, so it runs in r2; one extension leaves r1 only after that, and waits for r2 as the others do."""
+    """Its node is closed, so it runs in r2; extensions that leave r1 after that wait for r2."""
     site = Elastic()
     job = site.submit(nodes=1, extensions=2, within="rack", request={"gpu": 4}, retries=3)
     site.turn()

@@ -718,5 +718,7 @@ def _next_wake(t: Tables) -> int:
     if t.meta[M_PREEMPTING] != 0 and t.counts[COUNT_RESERVATIONS] > 0 and t.meta[M_BACKFILL] != BACKFILL_NONE:
         for place in range(t.meta[M_ACTIVE]):
             if may_preempt(t, t.active[place]):
-                wake = min(wake, max(search_at(t, t.buckets[t.active[place], B_HEAD], 0), now + 1))
+                due = search_at(t, t.buckets[t.active[place], B_HEAD], 0)
+                if due > now:  # else something other keeps it from being looked at, and an event says when that is over
+                    wake = min(wake, due)
     return int(wake)
