@@ -93,12 +93,12 @@ class Standings:
 
     def extension(self, queue: str, qos: str) -> Standing:
         """That of extensions of a job: they leave for everybody, within the grace of its QOS, or else of its queue."""
-        said = self._policy.qos.get(qos) or self._policy.queues.get(queue) or Qos()
+        said: Qos | Queue = self._policy.qos.get(qos) or self._policy.queues.get(queue) or Qos()
         return _extension(int(said.grace))
 
     def extensions(self) -> dict[Standing, int]:
         """All standings of extensions, and their grace in ms."""
-        entries = (Qos(), *self._policy.qos.values(), *self._policy.queues.values())
+        entries: tuple[Qos | Queue, ...] = (Qos(), *self._policy.qos.values(), *self._policy.queues.values())
         return {_extension(grace_ms): grace_ms for grace_ms in sorted({int(one.grace) for one in entries})}
 
     def takes(self, one: Standing, other: Standing) -> bool:
