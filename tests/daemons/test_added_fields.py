@@ -61,7 +61,7 @@ def test_a_field_added_to_a_start_reaches_the_frame() -> None:
 
 def test_every_field_of_the_template_crosses_the_wire() -> None:
     """Each with a value that is not its default."""
-    other = {str: "x", int: 3, bool: True, dict: {"A": "b"}, tuple: ("a",)}
+    other = {str: "x", int: 3, bool: True, dict: {"A": "b"}, tuple: ("a",), type(None): 0o27}
     gate = TemplateGate("stage-in", GatePhase.PREPARING, 3, GatePolicy.FAIL)
     service = TemplateService(ports=(("http", 8080),))
     fields = msgspec.structs.asdict(StepTemplate())

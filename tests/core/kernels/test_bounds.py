@@ -26,10 +26,11 @@ COUNTED = {
     "chains": 4,
     "compact_nodes": 4,  # over levels, over places of a list
     "cold_timelines": 2,  # down a list
-    "conservative": 1,  # as long as tasks of an array start
+    "conservative": 2,  # as long as tasks of an array start, over reservations
     "head_reservations": 3,  # up to a gang, over nodes, over nodes that came free
     "licences": 3,  # over runs, past what is at one instant
     "node_prices": 2,
+    "planned_reservations": 2,  # up and down the reservations of one job
     "placing": 4,  # over groups of rows, over their rows, up to a gang, up a list
     "shares": 1,  # marks what it passes
     "sorting": 12,  # halving, among others

@@ -28,7 +28,7 @@ def test_a_disk_without_room_when_certificates_are_due_ends_no_controller(tmp_pa
         listener = await runtime.listen(TcpAddress("127.0.0.1", 0), nobody, authority.credentials)
         (tmp_path / "authority").rename(tmp_path / "away")
         (tmp_path / "authority").touch()
-        RestCertificate(runtime, authority, ["localhost"], tls, due_ms=0)
+        RestCertificate(runtime, authority, ["localhost"], authority.rest_file, tls, due_ms=0)
         port = CertifiedPort(runtime, authority, listener, due_ms=0)
         while (log := log_text(tmp_path)).count("was not renewed") < 2:
             await runtime.sleep(10)

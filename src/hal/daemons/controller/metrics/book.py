@@ -31,6 +31,8 @@ class MetricsBook:
         self.commits = registry.histograms(declared.COMMIT).of()
         self.commit_failures = registry.numbers(declared.COMMIT_FAILURES).of()
         self.faults = registry.numbers(declared.FAULTS)
+        for met_in in ("request", "report", "node"):
+            self.faults.of(met_in).add(0)  # a rule on their increase sees the first
         self.flushes = registry.histograms(declared.FLUSH).of()
         self._submit_to_start = registry.histograms(declared.SUBMIT_TO_START).of()
         self._queue_wait = registry.histograms(declared.QUEUE_WAIT)
