@@ -202,10 +202,10 @@ class Broker:
             if pieces is None or pieces[-1].more:
                 raise SpecError(f"tasks need object {ref}, which client {submitter.number} has not sent")
         block.name = submitter.name_of(frame.function)
-        submitter.unanswered += block.count
-        submitter.unanswered_bytes += len(frame.payload)
-        if submitter.unanswered > 2 * self.window_tasks or submitter.unanswered_bytes > 2 * self.window_bytes:
+        tasks, size = submitter.unanswered + block.count, submitter.unanswered_bytes + len(frame.payload)
+        if tasks > 2 * self.window_tasks or size > 2 * self.window_bytes:
             raise OverloadedError(f"client {submitter.number} has more than its window unanswered")
+        submitter.unanswered, submitter.unanswered_bytes = tasks, size
         submitter.blocks[frame.first] = block
         self._note_block(block)
         submitter.acknowledged = False
