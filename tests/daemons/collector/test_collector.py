@@ -59,3 +59,23 @@ def test_a_part_that_fails_is_run_again_after_longer_and_longer_pauses_and_the_o
     world.start(world.host("h"), "observability", main)
     world.run_for(5 * LONGEST_PAUSE_MS)
     assert [part.closed for part in parts] == [True, True]
+
+
+def test_a_part_that_cannot_be_closed_leaves_no_other_open() -> None:
+    world = VirtualWorld(seed=1)
+    parts: list[Counted] = []
+
+    class Stuck(Counted):
+        async def close(self) -> None:
+            raise StoreError("the disk is full")
+
+    async def main(runtime: Runtime) -> None:
+        collector = Collector(runtime, ObservabilitySection())
+        parts.extend((Stuck(runtime, "bad"), Counted(runtime, "good")))
+        collector.parts = tuple(parts)
+        collector.start()
+        await collector.stop()
+
+    world.start(world.host("h"), "observability", main)
+    world.run_for(1_000)
+    assert [part.closed for part in parts] == [False, True]

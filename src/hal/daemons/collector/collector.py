@@ -90,8 +90,13 @@ class Collector:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for part in self.parts:
-            await part.close()
+        for part, ended in zip(
+            self.parts,
+            await asyncio.gather(*(part.close() for part in self.parts), return_exceptions=True),
+            strict=True,
+        ):
+            if isinstance(ended, Exception):
+                self.runtime.log.warning("a part could not be closed", part=part.name, reason=str(ended))
 
     def health(self) -> dict[str, PartHealth]:
         """Of each part, by name."""
