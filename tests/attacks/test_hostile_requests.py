@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
 import shutil
 import socket
 import subprocess
@@ -21,7 +20,7 @@ from hal.wire.frames.hello import Goodbye
 from tests.attacks.other_user import ALICE, BOB, as_user
 from tests.attacks.test_lying_nodes import Liar
 from tests.daemons.controller.nodes.lying_node import raw
-from tests.e2e.conftest import DEADLINE_S, LiveHal, new_home
+from tests.e2e.conftest import DEADLINE_S, LiveHal, new_home, readable, readable_of
 from tests.postgres_server import PostgresServer
 
 DESCRIPTORS: Final = 400
@@ -155,7 +154,7 @@ def closed(ones: list[socket.socket]) -> int:
     left = {one.fileno(): one for one in ones}
     deadline_s = time.monotonic() + DEADLINE_S
     while left and (wait_s := deadline_s - time.monotonic()) > 0:
-        for number in select.select(list(left), [], [], wait_s)[0]:
+        for number in readable_of(left, wait_s):
             try:
                 gone = not left[number].recv(65_536)
             except OSError:
@@ -292,7 +291,7 @@ def test_who_sends_slowly_is_not_waited_for(besieged: Besieged) -> None:
         if pid == 0:
             with contextlib.suppress(OSError):
                 dripping.sendall(b"GET /v1/jobs HTTP/1.1\r\nX: ")
-                while not select.select([dripping], [], [], 0.5)[0]:
+                while not readable(dripping.fileno(), 0.5):
                     dripping.sendall(b"x")
             os._exit(0)
         found = closed([*slow, dripping])
@@ -318,7 +317,7 @@ def test_unfinished_bodies_of_a_user_are_bounded(besieged: Besieged) -> None:
             held.append(one)
         refused = 0
         for one in held:
-            if select.select([one], [], [], 0)[0]:
+            if readable(one.fileno(), 0):
                 with contextlib.suppress(OSError):
                     refused += b" 429 " in one.recv(4_096)
         return occupied_mib(pid), refused

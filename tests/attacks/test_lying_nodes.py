@@ -7,7 +7,6 @@ tests/daemons/agent/keeper/test_keeper_lies.py; here whole HALs, with real proce
 from __future__ import annotations
 
 import itertools
-import select
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -25,7 +24,7 @@ from hal.wire.frames.controller_agent import CONTROLLER_AGENT
 from hal.wire.frames.conversation import Frame
 from hal.wire.frames.hello import Goodbye, Welcome
 from tests.daemons.controller.nodes.lying_node import exit_of, raw
-from tests.e2e.conftest import DEADLINE_S, LiveHal, until
+from tests.e2e.conftest import DEADLINE_S, LiveHal, readable, until
 
 FLOOD_BYTES = 32 << 20
 """Of each kind of flood."""
@@ -65,8 +64,7 @@ class Liar:
     def next(self) -> Frame | None:
         """The next frame; None at the end."""
         while not self._frames:
-            ready, _, _ = select.select([self._socket], [], [], DEADLINE_S)
-            assert ready, f"{self.name} heard nothing"
+            assert readable(self._socket.fileno(), DEADLINE_S), f"{self.name} heard nothing"
             try:
                 data = self._socket.recv(1 << 16)
             except ConnectionError:

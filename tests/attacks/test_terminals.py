@@ -13,7 +13,6 @@ import json
 import os
 import pty
 import re
-import select
 import signal
 import socket
 import sys
@@ -29,7 +28,7 @@ import pytest
 
 from hal.cli.main import main, root
 from tests.client.scripted_server import Asked, Reply, ScriptedServer, as_json, problem
-from tests.e2e.conftest import LiveHal
+from tests.e2e.conftest import LiveHal, readable
 
 DEADLINE_S: Final = 30.0
 EVIL: Final = (
@@ -332,7 +331,7 @@ class Shown:
             follows = bool({"-f", "-w"} & set(args))
             while True:
                 assert time.monotonic() < deadline_s, f"hal {args} did not end: {self.text[-2_000:]!r}"
-                if not select.select([terminal], [], [], 0.4 if follows else DEADLINE_S)[0]:
+                if not readable(terminal, 0.4 if follows else DEADLINE_S):
                     os.kill(pid, signal.SIGINT)
                     continue
                 try:

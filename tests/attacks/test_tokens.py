@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import select
 import signal
 import socket
 import tempfile
@@ -20,7 +19,7 @@ from hal.client.addresses.login import read_login
 from hal.client.sync_client import Client
 from hal.core.model import DeniedError
 from tests.attacks.other_user import ALICE, BOB, as_user
-from tests.e2e.conftest import DEADLINE_S, Gate, LiveHal, Ran
+from tests.e2e.conftest import DEADLINE_S, Gate, LiveHal, Ran, readable
 from tests.e2e.conftest import gate as gate
 
 SECRET = "5ec4e7" * 8
@@ -76,7 +75,7 @@ def squatter(uid: int, bind: Callable[[], socket.socket], *, accepts: bool = Tru
 
 def _readable(fd: int) -> bool:
     """Whether it can be read within `DEADLINE_S`, or has ended: a pipe, or a process by its pidfd."""
-    return bool(select.select([fd], [], [], DEADLINE_S)[0])
+    return readable(fd, DEADLINE_S)
 
 
 def _squat(server: socket.socket, told: int, end: int, giving: int, accepts: bool) -> None:

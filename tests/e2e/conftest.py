@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
@@ -108,9 +108,15 @@ class LiveHal:
 def readable(descriptor: int, deadline_s: float) -> bool:
     """Whether there is something to read before the deadline; also of descriptors beyond the 1,024 that select takes,
     which tests of thousands of nodes leave behind them in this process."""
+    return bool(readable_of([descriptor], deadline_s))
+
+
+def readable_of(descriptors: Iterable[int], deadline_s: float) -> list[int]:
+    """Those of them from which there is something to read, as soon as there is one; none at the deadline."""
     poll = select.poll()
-    poll.register(descriptor, select.POLLIN)
-    return bool(poll.poll(deadline_s * 1_000))
+    for descriptor in descriptors:
+        poll.register(descriptor, select.POLLIN)
+    return [descriptor for descriptor, _ in poll.poll(deadline_s * 1_000)]
 
 
 def _forked(words: list[str], environment: dict[str, str], text: str | None, *, check: bool) -> Ran:

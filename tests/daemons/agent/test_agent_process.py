@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import select
 import signal
 import socket
 import subprocess
@@ -41,6 +40,7 @@ from hal.wire.frames.controller_agent import CONTROLLER_AGENT
 from hal.wire.frames.conversation import Frame
 from hal.wire.frames.hello import Hello, Welcome
 from hal.wire.roles import Role
+from tests.e2e.conftest import readable_of
 
 DEADLINE_S = 30.0
 LOOK_S = 0.01
@@ -104,7 +104,8 @@ class Node:
 
     def _serve(self) -> None:
         sockets = [one for one in (self._listener, self._peer) if one is not None]
-        ready = select.select(sockets, [], [], LOOK_S)[0]
+        numbers = readable_of([one.fileno() for one in sockets], LOOK_S)
+        ready = [one for one in sockets if one.fileno() in numbers]
         if self._listener in ready and self._listener is not None:
             self.drop()
             self._peer, _ = self._listener.accept()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
 import signal
 import socket
 import subprocess
@@ -44,6 +43,7 @@ from hal.wire.frames.agent_keeper import (
 )
 from hal.wire.frames.hello import Hello, Welcome
 from hal.wire.roles import Role
+from tests.e2e.conftest import readable
 
 DEADLINE_S = 30.0
 """Nothing that a test waits for may take longer."""
@@ -256,7 +256,7 @@ class Keeper:
             left = deadline - time.monotonic()
             assert self._socket is not None
             assert left > 0, f"waited {DEADLINE_S} s; exits {self.exits}, others {self.others}"
-            if select.select([self._socket], [], [], left)[0]:
+            if readable(self._socket.fileno(), left):
                 assert self.receive(), "the keeper closed the connection"
 
     def poll(self, holds: Callable[[], object]) -> None:
@@ -267,7 +267,7 @@ class Keeper:
             if self._socket is None:
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     self.process.wait(LOOK_S)
-            elif select.select([self._socket], [], [], LOOK_S)[0]:
+            elif readable(self._socket.fileno(), LOOK_S):
                 assert self.receive(), "the keeper closed the connection"
 
     def until_frame(self, kind: type[F]) -> F:
