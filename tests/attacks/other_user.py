@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import encodings.idna  # noqa: F401 - loaded with the first name that is looked up, which another user may not be able to
 import os
 import pickle
 import signal

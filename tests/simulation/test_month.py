@@ -85,7 +85,7 @@ def test_thirty_days_of_five_hundred_nodes() -> None:
 
     Its tables are verified after each fortieth cycle, those of the small clusters after each one.
     """
-    month = same_month_twice(1, 500, 30, elastic=True, moving=True, check_every=40)
+    month = same_month_twice(2, 500, 30, elastic=True, moving=True, check_every=40)
     assert month.counts["end"] > 9_000
     seen = ("lost", "refused", "cancel", "hold", "raise", "requeue", "checkpoint", "suspend", "resume", "course")
     placed = ("shared", "linked", "within", "tolerated")

@@ -113,7 +113,6 @@ from hal.core.kernels.structures.layout import (
     M_PARKED_WAKE,
     M_PARKING,
     M_PASS_STARTS,
-    M_PREEMPTING,
     M_RESERVATIONS,
     M_RESERVED,
     M_RESOURCES,
@@ -292,7 +291,7 @@ def _put_next(t: Tables, at: int, bucket: int, lane: int, key: int, job: int, ta
     if strict and longest < INF and _first_is_longer(t, bucket, queue, longest):
         return False
     if longest < 0 or (longest < INF and t.buckets[bucket, B_LEAST] > longest) or (lane == 1 and not timed):
-        return heads and closed and not strict and _put_urgent(t, at, bucket, lane, key, job, task)
+        return False
     if heads and not timed and longest == INF and not _head_is_past(t, bucket, key, job, task):
         put_head(t, at, bucket)
         return True
@@ -312,26 +311,6 @@ def _put_next(t: Tables, at: int, bucket: int, lane: int, key: int, job: int, ta
 
 
 @inner
-def _put_urgent(t: Tables, at: int, bucket: int, lane: int, key: int, job: int, task: int) -> bool:
-    """Put the first entry of a bucket that nothing is left for, where it pays to search for what it may preempt."""
-    if lane != 0 or t.meta[M_BACKFILL] == BACKFILL_NONE or not _searches(t, bucket):
-        return False
-    if (
-        _head_is_past(t, bucket, key, job, task)
-        or t.entries[t.buckets[bucket, B_HEAD], E_STAMP] == t.pass_record[PASS_STAMP]
-    ):
-        return False
-    put_head(t, at, bucket)
-    return True
-
-
-@inner
-def _searches(t: Tables, bucket: int) -> bool:
-    """Whether it pays to search now for what the first task of a bucket may preempt, though others are ahead of it."""
-    return may_preempt(t, bucket) and search_at(t, t.buckets[bucket, B_HEAD], 0) <= t.pass_record[PASS_NOW]
-
-
-@inner
 def _is_out(t: Tables, bucket: int, queue: int) -> bool:
     """Whether nothing of a bucket is looked at any more in this slice."""
     p = t.pass_record
@@ -340,7 +319,7 @@ def _is_out(t: Tables, bucket: int, queue: int) -> bool:
         return True
     if t.buckets[bucket, B_CAP_STAMP] == stamp and t.buckets[bucket, B_CAP] == CAP_FULL:
         return True
-    return p[PASS_FULL] == 0 and class_is_parked(t, bucket, queue) and not _searches(t, bucket)
+    return p[PASS_FULL] == 0 and class_is_parked(t, bucket, queue)
 
 
 @inner
@@ -593,11 +572,7 @@ def _stop_for_preemption(t: Tables, entry: int, task: int, closed: bool) -> None
     p = t.pass_record
     if p[PASS_STOP] != STOP_NONE:
         return
-    if closed and (t.meta[M_BACKFILL] == BACKFILL_NONE or not may_preempt(t, t.entries[entry, E_BUCKET])):
-        searches = False  # who is ahead of it may lack the same
-    else:
-        searches = search_at(t, entry, task) <= p[PASS_NOW]
-    if searches:
+    if not closed and search_at(t, entry, task) <= p[PASS_NOW]:
         p[PASS_STOP] = STOP_SEARCH
     elif p[PASS_ATTENDS] != 0:
         p[PASS_STOP] = STOP_RESUME
@@ -715,10 +690,4 @@ def _next_wake(t: Tables) -> int:
                 since = t.entries[entry, E_BLOCKED_AT]
                 wake = min(wake, (now if since < 0 else since) + t.meta[M_CLAIM_AFTER])
             wake = min(wake, max(search_at(t, entry, 0), now + 1))
-    if t.meta[M_PREEMPTING] != 0 and t.counts[COUNT_RESERVATIONS] > 0 and t.meta[M_BACKFILL] != BACKFILL_NONE:
-        for place in range(t.meta[M_ACTIVE]):
-            if may_preempt(t, t.active[place]):
-                due = search_at(t, t.buckets[t.active[place], B_HEAD], 0)
-                if due > now:  # else something other keeps it from being looked at, and an event says when that is over
-                    wake = min(wake, due)
     return int(wake)
