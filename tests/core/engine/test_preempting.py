@@ -270,3 +270,28 @@ def test_a_search_in_slices_finds_what_one_slice_finds() -> None:
         found.append(taken(sink))
     assert found[0] == found[1]
     assert [victim for victim, _, _ in found[0]] == [14, 15, 16, 17, 18, 19, 20]
+
+
+BEHIND = [Backfill.EASY, Backfill.EASY_SJBF, Backfill.TOP_K, Backfill.CONSERVATIVE]
+
+
+@pytest.mark.parametrize("backfill", BEHIND)
+def test_no_urgent_job_behind_takes_the_nodes_of_one_that_ranks_before(backfill: Backfill) -> None:
+    """Job 3 needs both nodes and is promised them at 1000 s, when plain work leaves the second. Job 4 could take the first from job 2, and would
+    run until 1100 s."""
+    _state, sink, scheduler = engine(config(backfill=backfill), A, B)
+    play(scheduler, 0, job(1, 4, "plain", walltime_ms=1_000 * SECOND), job(2, 4, walltime_ms=900 * SECOND))
+    play(scheduler, 100 * SECOND, job(3, 4, "urgent", gang=2, walltime_ms=300 * SECOND))
+    play(scheduler, 200 * SECOND, job(4, 2, "urgent", walltime_ms=900 * SECOND))
+    assert taken(sink) == []
+    play(scheduler, 900 * SECOND, over((2, 1)))
+    play(scheduler, 1_000 * SECOND, over((1, 1)))
+    assert sink.jobs()[:3] == [1, 2, 3]
+
+
+def test_strict_order_keeps_urgent_jobs_behind_the_first_one() -> None:
+    """Backfill none: what competes with the first waiting job waits behind it."""
+    _state, sink, scheduler = engine(config(backfill=Backfill.NONE), A, B)
+    play(scheduler, 0, job(1, 4, "plain", walltime_ms=1_000 * SECOND), job(2, 4, walltime_ms=2_000 * SECOND))
+    play(scheduler, 100 * SECOND, job(3, 4, "urgent", gang=2), job(4, 2, "urgent", walltime_ms=100 * SECOND))
+    assert taken(sink) == []

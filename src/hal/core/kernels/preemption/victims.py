@@ -166,7 +166,7 @@ def seek(at: Any, job: int, task: int, now: int, node: int, budget: int, lent: i
     t.search_record[SEEK_OFFERED] = t.ticks[TICK_SEARCH] if lent == LENT else 0
     if node == 0 and lent == LENT:
         _offer_lent(t)
-    if node == 0 and lent > LENT:
+    if node == 0 and lent != LENT:
         keep_reserved(t, False)
     for row in range(node, t.meta[M_NODES]):
         if row > node and t.pass_record[PASS_WORK] >= budget:
