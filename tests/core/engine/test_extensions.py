@@ -227,18 +227,20 @@ def test_safety_other_work_leaves_only_where_extensions_would_not_do(seed: int) 
 
 
 def test_an_extension_has_the_grace_of_its_qos_or_else_of_its_queue() -> None:
-    """Four cpus each: one of a QOS with 5 s, one of a queue with 90 s, one of neither, which has 30 s."""
+    """Four cpus each: one of a QOS with 5 s, one of a queue with 90 s, one of neither, which has 30 s, and one of that
+    queue and a QOS that says nothing of it."""
     policy = Policy(
-        qos={"quick": Qos(name="quick", grace=Duration(5_000))},
+        qos={"quick": Qos(name="quick", grace=Duration(5_000)), "plain": Qos(name="plain")},
         queues={"slow": Queue(name="slow", grace=Duration(90_000))},
     )
-    nodes = [NodeSpec(name, {"cpu": 4}) for name in ("a", "b", "c")]
+    nodes = [NodeSpec(name, {"cpu": 4}) for name in ("a", "b", "c", "d")]
     state, sink, scheduler = engine(EngineConfig(policy=policy, order="priority"), *nodes)
-    for number, owner in enumerate((OwnerSpec(qos="quick"), OwnerSpec("slow"), OwnerSpec()), 1):
+    owners = OwnerSpec(qos="quick"), OwnerSpec("slow"), OwnerSpec(), OwnerSpec("slow", qos="plain")
+    for number, owner in enumerate(owners, 1):
         rows = submit_rows(1)
         rows["job"], rows["first_task"] = number, 1
         play(scheduler, 0, JobsSubmitted(rows, (ClassSpec({"cpu": 4}),), (replace(owner, extension=True),)))
-    play(scheduler, SECOND, job(9, 4, "plain", gang=3))
+    play(scheduler, SECOND, job(9, 4, "plain", gang=4))
     told = {int(move["job"]): int(move["grace_ms"]) for plan in sink.plans for move in plan.preemptions}
-    assert told == {1: 5_000, 2: 90_000, 3: 30_000}
+    assert told == {1: 5_000, 2: 90_000, 3: 30_000, 4: 90_000}
     check_invariants(state)

@@ -277,8 +277,8 @@ BEHIND = [Backfill.EASY, Backfill.EASY_SJBF, Backfill.TOP_K, Backfill.CONSERVATI
 
 @pytest.mark.parametrize("backfill", BEHIND)
 def test_no_urgent_job_behind_takes_the_nodes_of_one_that_ranks_before(backfill: Backfill) -> None:
-    """Job 3 needs both nodes and is promised them at 1000 s, when plain work leaves the second. Job 4 could take the first from job 2, and would
-    run until 1100 s."""
+    """Job 3 needs both nodes and is promised them at 1000 s, when plain work leaves the second. Job 4 could take the
+    first from job 2, and would run until 1100 s."""
     _state, sink, scheduler = engine(config(backfill=backfill), A, B)
     play(scheduler, 0, job(1, 4, "plain", walltime_ms=1_000 * SECOND), job(2, 4, walltime_ms=900 * SECOND))
     play(scheduler, 100 * SECOND, job(3, 4, "urgent", gang=2, walltime_ms=300 * SECOND))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, cast
 from hal.client.sessions.core import Options, SessionCore
 from hal.client.sessions.dependent import DependentFuture, futures_in
 from hal.client.sessions.labels import tags_from
-from hal.client.sessions.mapping import TaskMap
+from hal.client.sessions.mapping import TaskMap, title_of
 from hal.core.model.errors import SpecError
 from hal.runtime.commands import CommandEnd, run_command
 from hal.runtime.shared_values import SharedValue, take_used
@@ -233,8 +233,7 @@ class Session(Executor):
     ) -> TaskMap:
         """What `map` iterates over."""
         self._core.check()
-        title = None if progress is False else "" if progress is True else progress
-        tasks = TaskMap(self._core, fn, iterables, self._task_options(), timeout, title)
+        tasks = TaskMap(self._core, fn, iterables, self._task_options(), timeout, title_of(progress))
         tasks.fill()
         return tasks
 

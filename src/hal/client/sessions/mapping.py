@@ -34,6 +34,11 @@ WINDOW_BYTES: Final = 64 << 20
 OFFSET_BITS: Final = 64
 
 
+def title_of(progress: bool | str) -> str | None:
+    """What begins the line of progress that a caller asks for; None: no line."""
+    return None if progress is False else "" if progress is True else progress
+
+
 class TaskMap:
     """One call of `map`."""
 

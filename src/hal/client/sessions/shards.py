@@ -18,7 +18,7 @@ from hal.client.sessions.answers import Stored
 from hal.client.sessions.core import Options, SessionCore
 from hal.client.sessions.errors import SessionLost
 from hal.client.sessions.executor import Session
-from hal.client.sessions.mapping import BLOCK_TASKS, TaskMap
+from hal.client.sessions.mapping import BLOCK_TASKS, TaskMap, title_of
 from hal.core.model.errors import HALError, SpecError, UnreachableError
 from hal.runtime.session_file import SessionFile, shard_of
 from hal.runtime.shared_values import SharedValue, note_used, resolve
@@ -209,8 +209,7 @@ class ShardedSession(Session):
         """See `Session.task_map`."""
         for core in self._balance.living:
             core.check()
-        title = None if progress is False else "" if progress is True else progress
-        tasks = ShardedMap(self._balance, fn, iterables, self._task_options(), timeout, title)
+        tasks = ShardedMap(self._balance, fn, iterables, self._task_options(), timeout, title_of(progress))
         tasks.fill()
         return tasks
 

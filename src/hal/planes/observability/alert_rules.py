@@ -25,7 +25,6 @@ from hal.planes.observability.alerts.expressions import (
     Left,
     Part,
     Quantile,
-    Ratio,
     Selector,
     Silent,
     Without,
@@ -202,7 +201,7 @@ def _nodes(section: AlertsSection) -> tuple[Rule, ...]:
         Rule(
             name="NodeDiskNearlyFull",
             severity="warning",
-            condition=Least(Is(Ratio(free, size), "<", section.disk_free), MOST_NODES),
+            condition=Least(Is(Part(free, size), "<", section.disk_free), MOST_NODES),
             for_s=300,
             summary="{value} of the disk of node {node} is free",
             description="On the file system of HAL_HOME there, where jobs have their output. When it is full their "

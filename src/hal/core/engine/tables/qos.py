@@ -92,14 +92,13 @@ class Standings:
         return queue if queue in self._parts[0] else "", qos if qos in self._parts[1] else ""
 
     def extension(self, queue: str, qos: str) -> Standing:
-        """That of extensions of a job: they leave for everybody, within the grace of its QOS, or else of its queue."""
-        said: Qos | Queue = self._policy.qos.get(qos) or self._policy.queues.get(queue) or Qos()
-        return _extension(int(said.grace))
+        """That of extensions of a job: they leave for everybody, within the grace that the job itself would have."""
+        return _extension(int(self._says(self.standing(queue, qos)).grace))
 
     def extensions(self) -> dict[Standing, int]:
         """All standings of extensions, and their grace in ms."""
-        entries: tuple[Qos | Queue, ...] = (Qos(), *self._policy.qos.values(), *self._policy.queues.values())
-        return {_extension(grace_ms): grace_ms for grace_ms in sorted({int(one.grace) for one in entries})}
+        graces = {int(self._says(standing).grace) for standing in self.all}
+        return {_extension(grace_ms): grace_ms for grace_ms in sorted(graces)}
 
     def takes(self, one: Standing, other: Standing) -> bool:
         """Whether work of the first may have work of the other taken back, if that says how."""
@@ -108,9 +107,13 @@ class Standings:
 
     def how(self, standing: Standing) -> tuple[PreemptMode, int]:
         """How work is taken back, by its QOS or else by its queue, and after what grace in ms."""
+        says = self._says(standing)
+        last = LAST_GRACE_MS if says.preempt_mode is PreemptMode.CHECKPOINT else 0
+        return says.preempt_mode, int(says.grace) + last
+
+    def _says(self, standing: Standing) -> Qos | Queue:
+        """Whose mode and grace count."""
         queue = self._policy.queues.get(standing[0], Queue())
         qos = self._policy.qos.get(standing[1])
         off = PreemptMode.OFF
-        says = queue if qos is None or (qos.preempt_mode is off and queue.preempt_mode is not off) else qos
-        last = LAST_GRACE_MS if says.preempt_mode is PreemptMode.CHECKPOINT else 0
-        return says.preempt_mode, int(says.grace) + last
+        return queue if qos is None or (qos.preempt_mode is off and queue.preempt_mode is not off) else qos

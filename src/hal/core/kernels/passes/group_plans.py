@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from hal.core.kernels.nodes.wants import take_licences
 from hal.core.kernels.passes.earlier_starts import LOOK_SHIFT, is_woken
+from hal.core.kernels.passes.group_sets import choose_claims
 from hal.core.kernels.passes.group_timelines import (
-    choose_groups_claims,
     choose_groups_later,
     choose_groups_now,
     earliest_of_groups,
@@ -256,7 +256,11 @@ def _reserve(
         p[PASS_WORK] += nodes + groups * (t.meta[M_NODES] >> LOOK_SHIFT)
     else:
         since = t.entries[entry, E_BLOCKED_AT]
-        chosen = since >= 0 and p[PASS_NOW] - since >= t.meta[M_CLAIM_AFTER] and choose_groups_claims(t, class_id)
+        chosen = (
+            since >= 0
+            and p[PASS_NOW] - since >= t.meta[M_CLAIM_AFTER]
+            and choose_claims(t, class_id, groups, SCRATCH_CHOSEN, False)
+        )
         kind = KIND_CLAIM if chosen else KIND_NEVER
     moves = _move(t, mine, groups, begin, kind, chosen)
     if moves or not held:

@@ -8,8 +8,7 @@ which the counts would do.
 
 from __future__ import annotations
 
-from hal.core.kernels.nodes.rows import fits
-from hal.core.kernels.passes.group_sets import begin_sets, could_ever, take_in_group
+from hal.core.kernels.passes.group_sets import begin_sets, choose_claims, could_ever, take_in_group
 from hal.core.kernels.passes.groups import count_groups, next_group
 from hal.core.kernels.passes.head_reservations import (
     add_reservation,
@@ -41,13 +40,10 @@ from hal.core.kernels.structures.layout import (
     M_BOOKINGS,
     M_CLAIM_AFTER,
     M_NODES,
-    M_RESOURCES,
-    N_RESERVED,
     PASS_NOW,
     PASS_STAMP,
     PASS_WALL,
     Q_NODE,
-    S_CSET,
     S_LICENCES,
     SCRATCH_ENDS,
     SCRATCH_RANKS,
@@ -230,37 +226,4 @@ def _choose_claims(t: Tables, entry: int, class_id: int, groups: int) -> bool:
     since = t.entries[entry, E_BLOCKED_AT]
     if since < 0 or now - since < t.meta[M_CLAIM_AFTER]:
         return False
-    resources = t.meta[M_RESOURCES]
-    for node in range(t.meta[M_NODES]):
-        mask = 0
-        one = class_id
-        for group in range(groups):
-            shape = t.classes[one, C_SHAPE]
-            if (
-                t.rows[node, N_RESERVED] < 0
-                and t.allowed[t.shapes[shape, S_CSET], node] != 0
-                and fits(t, t.capacity, node, shape, resources)
-                and (t.meta[M_BOOKINGS] == 0 or booked_start(t, node, shape, now, t.pass_record[PASS_WALL]) == now)
-            ):
-                mask |= 1 << group
-            one = next_group(t, one)
-        t.group_mask[node] = mask
-    if not begin_sets(t, class_id, groups):
-        return False
-    found = 0
-    one = class_id
-    for group in range(groups):
-        left = t.classes[one, C_NODES]
-        for later in range(2):
-            for node in range(t.meta[M_NODES]):
-                if (
-                    left > 0
-                    and t.group_mask[node] >> group & 1
-                    and fits(t, t.free, node, t.classes[one, C_SHAPE], resources) == (later == 0)
-                    and take_in_group(t, node, group, groups)
-                ):
-                    t.scratch[SCRATCH_RANKS, found] = node
-                    found += 1
-                    left -= 1
-        one = next_group(t, one)
-    return True
+    return choose_claims(t, class_id, groups, SCRATCH_RANKS, True)

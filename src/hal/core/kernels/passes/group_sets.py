@@ -13,6 +13,8 @@ from hal.core.kernels.nodes.rows import fits
 from hal.core.kernels.passes.domain_placing import NO_TIER, usable_tier
 from hal.core.kernels.passes.groups import count_groups, next_group, nodes_of_groups
 from hal.core.kernels.passes.node_scores import SCORE_ONE, node_score
+from hal.core.kernels.rules.booked import booked_start
+from hal.core.kernels.structures.arrays import Ints
 from hal.core.kernels.structures.jit import inner
 from hal.core.kernels.structures.layout import (
     C_NODES,
@@ -20,11 +22,15 @@ from hal.core.kernels.structures.layout import (
     DOMAIN_FIRST,
     DOMAIN_LAST,
     INF,
+    M_BOOKINGS,
     M_NODES,
     M_PLACEMENT,
     M_RESOURCES,
+    N_RESERVED,
     PASS_FIRST_NODE,
     PASS_NODES,
+    PASS_NOW,
+    PASS_WALL,
     PLACE_FIRST,
     S_CSET,
     SCRATCH_ENDS,
@@ -103,6 +109,60 @@ def take_in_group(t: Tables, node: int, group: int, groups: int) -> bool:
 
 
 @inner
+def take_first(t: Tables, class_id: int, group: int, groups: int, nodes: Ints, count: int, found: int) -> int:
+    """Write the first nodes of a list that a group may take, for the next starts from `found` on; how many are written
+    then."""
+    left = t.classes[class_id, C_NODES]
+    for k in range(count):
+        if left > 0 and take_in_group(t, nodes[k], group, groups):
+            t.start_nodes[found] = nodes[k]
+            found += 1
+            left -= 1
+    return found
+
+
+@inner
+def choose_claims(t: Tables, class_id: int, groups: int, row: int, unreserved: bool) -> bool:
+    """Nodes for a job whose time is never (scratch[row]), group by group: first those that fit now, then those that
+    could; none that is booked, or, `unreserved`, reserved. Whether there are enough."""
+    now = t.pass_record[PASS_NOW]
+    resources = t.meta[M_RESOURCES]
+    for node in range(t.meta[M_NODES]):
+        mask = 0
+        one = class_id
+        for group in range(groups):
+            shape = t.classes[one, C_SHAPE]
+            if (
+                (not unreserved or t.rows[node, N_RESERVED] < 0)
+                and t.allowed[t.shapes[shape, S_CSET], node] != 0
+                and fits(t, t.capacity, node, shape, resources)
+                and (t.meta[M_BOOKINGS] == 0 or booked_start(t, node, shape, now, t.pass_record[PASS_WALL]) == now)
+            ):
+                mask |= 1 << group
+            one = next_group(t, one)
+        t.group_mask[node] = mask
+    if not begin_sets(t, class_id, groups):
+        return False
+    found = 0
+    one = class_id
+    for group in range(groups):
+        left = t.classes[one, C_NODES]
+        for later in range(2):
+            for node in range(t.meta[M_NODES]):
+                if (
+                    left > 0
+                    and t.group_mask[node] >> group & 1
+                    and fits(t, t.free, node, t.classes[one, C_SHAPE], resources) == (later == 0)
+                    and take_in_group(t, node, group, groups)
+                ):
+                    t.scratch[row, found] = node
+                    found += 1
+                    left -= 1
+        one = next_group(t, one)
+    return True
+
+
+@inner
 def could_ever(t: Tables, class_id: int, groups: int) -> bool:
     """Whether the nodes that are up could hold all groups at once when they are empty."""
     resources = t.meta[M_RESOURCES]
@@ -154,11 +214,6 @@ def choose_for_groups(t: Tables, class_id: int, end: int) -> bool:
                 nodes[count] = node
                 count += 1
         sort_pairs(keys, nodes, count)
-        left = t.classes[one, C_NODES]
-        for k in range(count):
-            if left > 0 and take_in_group(t, nodes[k], group, groups):
-                t.start_nodes[found] = nodes[k]
-                found += 1
-                left -= 1
+        found = take_first(t, one, group, groups, nodes, count, found)
         one = next_group(t, one)
     return True

@@ -8,13 +8,11 @@ O(nodes x groups) for each instant that is tried.
 from __future__ import annotations
 
 from hal.core.kernels.nodes.reach import competes
-from hal.core.kernels.nodes.rows import fits
-from hal.core.kernels.passes.group_sets import begin_sets, take_in_group
+from hal.core.kernels.passes.group_sets import begin_sets, take_first, take_in_group
 from hal.core.kernels.passes.groups import count_groups, next_group
 from hal.core.kernels.passes.node_choice import tier_of
 from hal.core.kernels.passes.node_scores import SCORE_ONE, node_score
 from hal.core.kernels.passes.planned_reservations import is_passed
-from hal.core.kernels.rules.booked import booked_start
 from hal.core.kernels.rules.licences import licence_start, waits_apart
 from hal.core.kernels.structures.bounds import goes_on
 from hal.core.kernels.structures.jit import inner
@@ -24,7 +22,6 @@ from hal.core.kernels.structures.layout import (
     COUNT_RESERVATIONS,
     INF,
     LOWEST,
-    M_BOOKINGS,
     M_MAX_RESERVATIONS,
     M_NODES,
     M_PLACEMENT,
@@ -34,7 +31,6 @@ from hal.core.kernels.structures.layout import (
     PASS_NOW,
     PASS_WALL,
     PLACE_FIRST,
-    S_CSET,
     S_LINE,
     SCRATCH_BEGINS,
     SCRATCH_CANDIDATES,
@@ -227,51 +223,5 @@ def choose_groups_now(t: Tables, class_id: int, planned: int) -> None:
                 nodes[count] = node
                 count += 1
         sort_pairs(keys, nodes, count)
-        left = t.classes[one, C_NODES]
-        for k in range(count):
-            if left > 0 and take_in_group(t, nodes[k], group, groups):
-                t.start_nodes[found] = nodes[k]
-                found += 1
-                left -= 1
+        found = take_first(t, one, group, groups, nodes, count, found)
         one = next_group(t, one)
-
-
-@inner
-def choose_groups_claims(t: Tables, class_id: int) -> bool:
-    """Nodes for a job whose time is never (SCRATCH_CHOSEN), group by group: first those that fit now, then those that
-    could; none that is booked. Whether there are enough."""
-    groups = count_groups(t, class_id)
-    now = t.pass_record[PASS_NOW]
-    resources = t.meta[M_RESOURCES]
-    for node in range(t.meta[M_NODES]):
-        t.group_mask[node] = 0
-    one = class_id
-    for group in range(groups):
-        shape = t.classes[one, C_SHAPE]
-        for node in range(t.meta[M_NODES]):
-            if (
-                t.allowed[t.shapes[shape, S_CSET], node] != 0
-                and fits(t, t.capacity, node, shape, resources)
-                and (t.meta[M_BOOKINGS] == 0 or booked_start(t, node, shape, now, t.pass_record[PASS_WALL]) == now)
-            ):
-                t.group_mask[node] |= 1 << group
-        one = next_group(t, one)
-    if not begin_sets(t, class_id, groups):
-        return False
-    found = 0
-    one = class_id
-    for group in range(groups):
-        left = t.classes[one, C_NODES]
-        for later in range(2):
-            for node in range(t.meta[M_NODES]):
-                if (
-                    left > 0
-                    and t.group_mask[node] >> group & 1
-                    and fits(t, t.free, node, t.classes[one, C_SHAPE], resources) == (later == 0)
-                    and take_in_group(t, node, group, groups)
-                ):
-                    t.scratch[SCRATCH_CHOSEN, found] = node
-                    found += 1
-                    left -= 1
-        one = next_group(t, one)
-    return True

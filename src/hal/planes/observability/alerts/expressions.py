@@ -83,22 +83,6 @@ class Last(Struct, frozen=True):
 _JOINS: Final[dict[str, Callable[[float, float], float]]] = {"sum": operator.add, "max": max, "min": min}
 
 
-class Ratio(Struct, frozen=True):
-    """One gauge as a part of another."""
-
-    of: Last
-    whole: Last
-
-    def promql(self) -> str:
-        return f"{self.of.promql()} / {self.whole.promql()}"
-
-    def value(self, recording: Recording) -> Vector:
-        return _divided(self.of.value(recording), self.whole.value(recording))
-
-    def reads(self) -> set[Selected]:
-        return self.of.reads() | self.whole.reads()
-
-
 class Left(Struct, frozen=True):
     """Seconds until the instant that a gauge names."""
 
@@ -205,8 +189,8 @@ class Later(Struct, frozen=True):
 class Part(Struct, frozen=True):
     """One thing as a part of another."""
 
-    of: Grown
-    whole: Grown
+    of: Grown | Last
+    whole: Grown | Last
 
     def promql(self) -> str:
         return f"{self.of.promql()} / {self.whole.promql()}"
@@ -221,13 +205,13 @@ class Part(Struct, frozen=True):
 class Is(Struct, frozen=True):
     """Those whose value is so."""
 
-    of: Last | Ratio | Left | Grown | Quantile | Later | Part
+    of: Last | Left | Grown | Quantile | Later | Part
     how: str
     bound: float
 
     def promql(self) -> str:
         text = self.of.promql()
-        if isinstance(self.of, Ratio | Left | Later | Part):
+        if isinstance(self.of, Left | Later | Part):
             text = f"({text})"
         return f"{text} {self.how} {number(self.bound)}"
 
