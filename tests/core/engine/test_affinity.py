@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from hal.core.engine import State
 from hal.core.engine.checks.invariants import check_invariants
-from hal.core.engine.classes import NODE, ClassSpec, OwnerSpec, Term
+from hal.core.engine.classes import NODE, ClassSpec, OwnerSpec, Term, grouped
 from hal.core.engine.config import Backfill, EngineConfig
 from hal.core.engine.events import (
     END,
@@ -272,11 +273,11 @@ def judged(state: State, specs: dict[int, ClassSpec], seen: set[tuple[int, int]]
     def near(one: str, other: str, level: str) -> bool:
         return one == other if level == NODE else bool(rack[one][0]) and rack[one] == rack[other]
 
-    there = {}
+    there: dict[tuple[int, int], list[str]] = {}
     for run in running(state):
         if run["state"] != L.RUN_CLAIM:
             names = [state.node_name(row) for row in rows_of_run(state, int(run["run"]))]
-            there[int(run["job"]), int(run["attempt"])] = names
+            there.setdefault((int(run["job"]), int(run["attempt"])), []).extend(names)  # of all its groups
     for new in sorted(set(there) - seen):
         mine = specs[new[0]]
         for other in set(there) - {new}:
@@ -344,17 +345,23 @@ def draw_event(
             apart=tuple(data.draw(st.lists(st.sampled_from(TERMS), unique=True, max_size=2))),
             together=tuple(data.draw(st.lists(st.sampled_from(TERMS), unique=True, max_size=1))),
         )
-        rows = submit_rows(1)
+        parts: tuple[ClassSpec, ...] = (specs[job],)
+        if data.draw(st.integers(0, 3)) == 0:  # two groups, of which the other one has a node
+            parts = grouped([replace(specs[job], group="a"), replace(specs[job], nodes=1, group="b")])
+        rows = submit_rows(len(parts))
+        rows["first_task"] = rows["class_index"] = range(len(parts))
         rows["job"], rows["walltime_ms"] = job, data.draw(st.integers(1, 9))
         owner = OwnerSpec(qos=data.draw(st.sampled_from(["", "urgent", "low", "still"])))
         rows["priority"] = 10 if owner.qos == "urgent" else 0
-        return JobsSubmitted(rows, (specs[job],), (owner,))
+        return JobsSubmitted(rows, parts, (owner,))
     if what == "end":
         there = [(int(run["job"]), int(run["attempt"])) for run in running(state) if run["state"] != L.RUN_CLAIM]
         if not there:
             return None
-        rows = np.zeros(1, END)
-        rows["job"], rows["attempt"] = data.draw(st.sampled_from(sorted(there)))
+        ends, attempt = data.draw(st.sampled_from(sorted(there)))
+        tasks = sorted({int(run["task"]) for run in running(state) if run["job"] == ends})
+        rows = np.zeros(len(tasks), END)
+        rows["job"], rows["attempt"], rows["task"] = ends, attempt, tasks
         rows["requeue"] = data.draw(st.integers(0, 1))
         return AttemptsEnded(rows)
     name = data.draw(st.sampled_from(sorted(racks_of)))

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from hal.core.engine import State
 from hal.core.engine.checks.invariants import check_invariants
-from hal.core.engine.classes import ClassSpec, Match, OwnerSpec, Requirement, grouped
+from hal.core.engine.classes import ClassSpec, Liking, Match, OwnerSpec, Preference, Requirement, Term, grouped
 from hal.core.engine.config import Backfill, EngineConfig
 from hal.core.engine.events import (
     END,
@@ -668,3 +668,159 @@ def test_why_says_that_groups_preempt_nobody_though_their_qos_might() -> None:
     assert not any(plan.preemptions.size for plan in sink.plans)
     assert "it preempts nobody, as it has several groups of nodes" in explain(state, 2, 1_000).message
     assert "preempts" not in explain(state, 3, 1_000).message
+
+
+# --- preferences and affinity ----------------------------------------------------------------------------------------
+
+WEB, DB = "ann app=web", "ann app=db"
+
+
+def wishing(parts: Sequence[Part], **wishes: Any) -> list[ClassSpec]:
+    """The same groups, each with these wishes and terms."""
+    return [ClassSpec(part[0], part[1], group=f"group{at}", **wishes) for at, part in enumerate(parts)]
+
+
+@pytest.mark.parametrize("backfill", list(Backfill))
+def test_the_nodes_of_all_groups_are_spread_over_racks(backfill: Backfill) -> None:
+    """Racks of four nodes, with GPUs in the first half of each: a driver, two of one kind and two of another are in
+    five racks, where by score they would be in one."""
+    nodes = [
+        NodeSpec(f"n{at}", {"cpu": 8000, "gpu": 4000 if at % 4 < 2 else 0}, domains=(f"r{at // 4}",))
+        for at in range(20)
+    ]
+    state, _, scheduler = engine(EngineConfig(backfill=backfill, levels=("rack",)), *nodes)
+    parts = [DRIVER, ({"gpu": 1000}, 2), ({"cpu": 2000}, 2)]
+    scheduler.feed(with_groups(1, wishing(parts, preference=Preference("rack")), walltime_ms=1_000))
+    scheduler.run(0)
+    check_invariants(state)
+    names = [name for task in range(3) for name in where(state)[1, task]]
+    assert len({int(name[1:]) // 4 for name in names}) == 5
+
+
+@pytest.mark.parametrize("backfill", list(Backfill))
+def test_each_group_prefers_the_nodes_near_what_it_would_be_beside(backfill: Backfill) -> None:
+    """The database is on g2, in rack r2, which has c1, too: the driver and the GPU node are both there."""
+    config = EngineConfig(backfill=backfill, levels=("rack",))
+    state, _, scheduler = engine(config, *in_racks([*CPU_NODES, *GPU_NODES]))
+    rows = submit_rows(1)
+    rows["job"], rows["walltime_ms"] = 1, 9_000
+    on_g2 = (Requirement("hal.node", Match.IN, ("g2",)),)
+    scheduler.feed(NodesChanged((replace(in_racks(GPU_NODES)[2], labels={"kind": "gpu", "hal.node": "g2"}),)))
+    scheduler.feed(JobsSubmitted(rows, (ClassSpec({"cpu": 1000}, labels=(DB,), constraints=on_g2),)))
+    scheduler.run(0)
+    near = Preference(near=(Liking(Term(DB, "rack"), 100),))
+    parts = wishing([({"cpu": 4000}, 1), ({"gpu": 1000}, 1)], preference=near)
+    scheduler.feed(with_groups(2, parts, walltime_ms=1_000))
+    scheduler.run(1)
+    check_invariants(state)
+    assert (where(state)[2, 0], where(state)[2, 1]) == (["c1"], ["g2"])
+
+
+@pytest.mark.parametrize("backfill", list(Backfill))
+def test_groups_are_apart_from_other_work_and_not_from_each_other(backfill: Backfill) -> None:
+    """The web runs in rack r1. Two groups of the web's label, that are apart from it by rack, share rack r2; the next
+    such job waits for a rack without any."""
+    config = EngineConfig(backfill=backfill, levels=("rack",))
+    state, _, scheduler = engine(config, *in_racks([*CPU_NODES, *GPU_NODES]))
+    rows = submit_rows(1)
+    rows["job"], rows["walltime_ms"] = 1, 9_000
+    scheduler.feed(JobsSubmitted(rows, (ClassSpec({"cpu": 8000}, labels=(WEB,)),)))
+    scheduler.run(0)
+    assert where(state)[1, 0] == ["g0"]
+    terms = {"labels": (WEB,), "apart": (Term(WEB, "rack"),)}
+    scheduler.feed(with_groups(2, wishing([DRIVER, ({"gpu": 1000}, 1)], **terms), walltime_ms=1_000))
+    scheduler.feed(with_groups(3, wishing([DRIVER, ({"cpu": 1000}, 1)], **terms), walltime_ms=1_000))
+    scheduler.run(1)
+    check_invariants(state)
+    assert (where(state)[2, 0], where(state)[2, 1]) == (["c1"], ["g2"])
+    assert (3, 0) not in where(state)
+    verdict = explain(state, 3, 1)
+    assert verdict.reason is Reason.AFFINITY
+    assert "group group0: what runs keeps it from 4 nodes" in verdict.message
+    scheduler.feed(ended(1))
+    scheduler.run(2)
+    assert {RACKS[name] for task in (0, 1) for name in where(state)[3, task]} == {"r1"}
+
+
+def test_why_says_that_what_runs_leaves_too_few_nodes_for_all_groups_at_once() -> None:
+    """Each group alone could be on c1; the web keeps them from the rest."""
+    state, _, scheduler = engine(EngineConfig(levels=("rack",)), *in_racks([*CPU_NODES, GPU_NODES[0]]))
+    rows = submit_rows(1)
+    rows["job"] = 1
+    scheduler.feed(JobsSubmitted(rows, (ClassSpec({"cpu": 8000}, labels=(WEB,)),)))
+    scheduler.run(0)
+    parts = wishing([DRIVER, ({"cpu": 2000}, 1)], apart=(Term(WEB, "rack"),))
+    scheduler.feed(with_groups(2, parts))
+    scheduler.run(1)
+    verdict = explain(state, 2, 1)
+    assert (verdict.reason, verdict.asked) == (Reason.AFFINITY, 2)
+    assert "do not do for all its groups at once" in verdict.message
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["", "r1", "r2", "r3"]), st.integers(0, 2), st.booleans()), max_size=10),
+    st.lists(st.tuples(st.sampled_from([{"cpu": 1000}, {"gpu": 1000}, {"cpu": 2000}]), st.integers(1, 4)), min_size=2,
+             max_size=4),
+    st.sampled_from(["", "zone"]),
+    st.sampled_from(list(Backfill)),
+    st.sampled_from(["first-fit", "best-fit"]),
+)  # fmt: skip
+@settings(max_examples=examples(100), deadline=None)
+def test_safety_groups_are_spread_as_evenly_as_there_is_room(
+    cluster: list[tuple[str, int, bool]], parts: list[Part], within: str, backfill: Backfill, placement: str
+) -> None:
+    """Node by node, in the order in which they are chosen: none is in a rack of which the job has more nodes than of
+    another one that has a node left with which all groups would still have enough; what is in no rack comes last. It
+    starts just where there is a choice for all groups."""
+    nodes = [
+        NodeSpec(f"n{at}", {"cpu": 1000 * cpu, "gpu": 1000 * gpu}, domains=("z1" if rack < "r3" else "z2", rack))
+        for at, (rack, cpu, gpu) in enumerate(cluster)
+    ]
+    racks = {node.name: node.domains for node in nodes}
+    config = EngineConfig(backfill=backfill, placement=placement, levels=("zone", "rack"))
+    state, _, scheduler = engine(config, *nodes)
+    scheduler.feed(with_groups(1, wishing(parts, preference=Preference("rack"), within=within), walltime_ms=1_000))
+    scheduler.run(0)
+    check_invariants(state)
+    there = where(state)
+    wanted = [request for request, count in parts for _ in range(count)]
+    room = {node.name: node.capacity for node in nodes}
+    fits = {
+        name: {at for at, asked in enumerate(wanted) if all(amounts.get(r, 0) >= a for r, a in asked.items())}
+        for name, amounts in room.items()
+    }
+    zones = {zone for zone, _rack in racks.values()}
+    groups_of = [[name for name in room if racks[name][0] == zone] for zone in zones] if within else [list(room)]
+    if not there:
+        assert not any(matched(fits, names, range(len(wanted))) for names in groups_of)
+        return
+    chosen = [name for task in range(len(parts)) for name in there[1, task]]
+    used = [name for name in room if not within or racks[name][0] == racks[chosen[0]][0]]
+    held = dict.fromkeys(("r1", "r2", "r3"), 0)
+    for at, name in enumerate(chosen):
+        left = [other for other in used if other not in chosen[:at]]
+        may = [
+            other for other in left
+            if at in fits[other] and matched(fits, [one for one in left if one != other], range(at + 1, len(wanted)))
+        ]  # fmt: skip
+        assert name in may
+        counts = {racks[other][1]: held[racks[other][1]] for other in may if racks[other][1]}
+        if counts:
+            assert held[racks[name][1]] == min(counts.values())
+            held[racks[name][1]] += 1
+
+
+def matched(fits: dict[str, set[int]], names: Sequence[str], wanted: Sequence[int]) -> bool:
+    """Whether each of what is wanted can have a node of its own: augmenting paths."""
+    taken: dict[str, int] = {}
+
+    def place(at: int, tried: set[str]) -> bool:
+        for name in names:
+            if name not in tried and at in fits[name]:
+                tried.add(name)
+                if name not in taken or place(taken[name], tried):
+                    taken[name] = at
+                    return True
+        return False
+
+    return all(place(at, set()) for at in wanted)

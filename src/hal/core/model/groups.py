@@ -28,10 +28,7 @@ GROUPS: Final = "HAL_GROUPS"
 GROUP_CPUS: Final = "HAL_GROUP_CPUS"
 """The variable with the cores that each group has on one of its nodes: `1,8`."""
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,31}")
-_WITHOUT: Final = (
-    *("array", "extensions", "service", "spread", "exclusive", "workers", "movable"),
-    *("apart", "together", "prefer_apart", "prefer_together"),
-)
+_WITHOUT: Final = ("array", "extensions", "service", "exclusive", "workers", "movable")
 
 
 def with_groups(spec: JobSpec, most_nodes: int) -> JobSpec:

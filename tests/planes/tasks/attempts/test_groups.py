@@ -223,3 +223,21 @@ def test_packed_groups_give_up_their_rack_together() -> None:
     on = [node for (number, _), (_, nodes) in known(site).items() if number == job for node in nodes]
     assert len(on) == 2
     assert "n1" in on
+
+
+def test_groups_are_apart_from_other_work_and_spread_over_racks() -> None:
+    """Jobs of the same label that are apart by node share none, so the third one waits; the first one's nodes are in
+    both racks. A controller that starts again knows the same."""
+    site = in_racks()
+    groups = [{"name": "driver", "request": {"cpu": 1}}, {"name": "worker", "request": {"cpu": 2}}]
+    wishes = {"labels": {"app": "web"}, "apart": ["app@node"], "spread": "rack"}
+    jobs = [site.submit(groups=groups, **wishes) for _ in range(3)]
+    for _ in range(3):
+        site.turn()
+    before = known(site)
+    assert before.keys() == {(job, group) for job in jobs[:2] for group in (0, 1)}  # all four nodes have one
+    assert {RACKS.places[node] for (job, _), (_, names) in before.items() if job == jobs[0] for node in names} == {0, 1}
+    assert len({node for _, names in before.values() for node in names}) == 4
+    site.restart()
+    site.turn()
+    assert known(site) == before

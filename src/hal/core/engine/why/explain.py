@@ -52,7 +52,7 @@ def explain(state: State, job: int, now_ms: int, *, brief: bool = False) -> Verd
     booked = kept_off(state, job, slot, spec, now_ms)
     if booked is not None:
         return booked if brief else _placed(state, booked, slot, shape, now_ms)
-    if spec.is_social and state.meta[L.M_AFFINE]:
+    if spec.is_social and state.meta[L.M_AFFINE] and not spec.groups:
         away = kept_from(state, job, spec, shape)
         if away is not None:
             return away

@@ -5,8 +5,12 @@ Pure, O(nodes x groups) a question; from the same counts that decide.
 
 from __future__ import annotations
 
+import numpy as np
+from msgspec.structs import replace
+
 from hal.core.engine.classes import ClassSpec
 from hal.core.engine.state import State
+from hal.core.engine.why.beside import kept_from
 from hal.core.engine.why.feasible import never_fits, offers_needed
 from hal.core.engine.why.foresight import RESERVED
 from hal.core.kernels.structures import layout as L
@@ -15,7 +19,7 @@ from hal.core.model.verdict import Reason, Verdict
 
 
 def groups_kept(state: State, job: int, class_id: int, spec: ClassSpec) -> Verdict | None:
-    """What keeps it whatever else runs: nodes that are down, that there are not, or a policy that plans all ahead."""
+    """What keeps it whatever is free: nodes that are down, that there are not, or that affinity keeps it from."""
     never = never_fits(state, spec)
     if never is not None:
         return never.verdict(job)
@@ -25,6 +29,10 @@ def groups_kept(state: State, job: int, class_id: int, spec: ClassSpec) -> Verdi
         return Verdict(
             job=job, reason=Reason.OFFER, asked=spec.nodes, message=f"waits for machines that could be rented: {names}"
         )
+    if spec.is_social and state.meta[L.M_AFFINE]:
+        away = _parted(state, job, class_id, spec)
+        if away is not None:
+            return away
     down = [
         f"group {part.group} needs {plural(part.nodes, 'node')}; of those that could hold it {up or 'none'} "
         f"{'is' if up < 2 else 'are'} up"
@@ -32,6 +40,38 @@ def groups_kept(state: State, job: int, class_id: int, spec: ClassSpec) -> Verdi
         if up < part.nodes
     ]
     return Verdict(job=job, reason=Reason.NODES_DOWN, asked=0, message="; ".join(down)) if down else None
+
+
+def _parted(state: State, job: int, class_id: int, spec: ClassSpec) -> Verdict | None:
+    """What affinity keeps from it: nodes of one group, or so many of all that what is left does not do for them at
+    once."""
+    for part, shape in _shapes(state, class_id, spec):
+        away = kept_from(state, job, part, shape)
+        if away is not None:
+            return replace(away, message=f"group {part.group}: {away.message}")
+    rows = len(state.nodes.names)
+    does_for = np.zeros(rows, np.int64)
+    for place, (_part, shape) in enumerate(_shapes(state, class_id, spec)):
+        allowed = state.nodes.allowed[int(state.catalogue.shapes[shape, L.S_CSET]), :rows] != 0
+        fits = (state.nodes.capacity[:rows] >= state.catalogue.request[:, shape]).all(axis=1)
+        does_for |= (allowed & fits).astype(np.int64) << place
+    domains = np.ones(rows, np.int64)
+    if spec.within:
+        domains = state.domains.domain_of[state.domains.level_of(spec.within), :rows]
+    parts = (spec, *spec.groups)
+    asked = [
+        (some, sum(part.nodes for place, part in enumerate(parts) if some >> place & 1))
+        for some in range(1, 1 << len(parts))
+    ]
+    for domain in np.unique(domains[domains > 0]).tolist():
+        there = does_for[domains == domain]
+        if all(int((there & some != 0).sum()) >= nodes for some, nodes in asked):
+            return None
+    return Verdict(
+        job=job, reason=Reason.AFFINITY, asked=sum(part.nodes for part in parts),
+        message="what runs keeps it from so many nodes that the others do not do for all its groups at once"
+        + (f" in one {spec.within}" if spec.within else ""),
+    )  # fmt: skip
 
 
 def groups_short(state: State, job: int, slot: int, class_id: int, spec: ClassSpec, now_ms: int, ahead: int) -> Verdict:
@@ -74,10 +114,15 @@ def groups_short(state: State, job: int, slot: int, class_id: int, spec: ClassSp
 
 def _counts(state: State, class_id: int, spec: ClassSpec, column: int) -> list[tuple[ClassSpec, int]]:
     """Each group, and how many nodes its shape is counted to have."""
+    return [(part, int(state.catalogue.shapes[shape, column])) for part, shape in _shapes(state, class_id, spec)]
+
+
+def _shapes(state: State, class_id: int, spec: ClassSpec) -> list[tuple[ClassSpec, int]]:
+    """Each group, and its shape."""
     found = []
     for part in (spec, *spec.groups):
         row = state.catalogue.classes[class_id]
-        found.append((part, int(state.catalogue.shapes[row[L.C_SHAPE], column])))
+        found.append((part, int(row[L.C_SHAPE])))
         class_id = int(row[L.C_NEXT]) - 1
     return found
 

@@ -517,7 +517,7 @@ def _start_groups(t: Tables, bucket: int, entry: int, queue: int, closed: bool) 
             _cap_bucket(t, bucket, planned - 1)
         return 0, LACKS_LICENCE
     p[PASS_WORK] += groups * (t.meta[M_NODES] >> NODES_A_WORK)
-    if class_short(t, class_id) > 0 or not choose_for_groups(t, class_id, end):
+    if class_short(t, class_id) > 0 or not choose_for_groups(t, entry, class_id, end):
         settle_counts(t)
         if closed and t.meta[M_BOOKINGS] == 0:
             _cap_bucket(t, bucket, planned - 1)

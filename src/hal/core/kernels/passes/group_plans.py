@@ -220,7 +220,7 @@ def _look(t: Tables, class_id: int, groups: int, mine: int, held: bool, planned:
 def _start(t: Tables, entry: int, class_id: int, groups: int, planned: int) -> None:
     """Start all groups now: take what they need of nodes, ledgers and licences."""
     p = t.pass_record
-    choose_groups_now(t, class_id, planned)
+    choose_groups_now(t, entry, class_id, planned)
     end = min(p[PASS_NOW] + planned, INF)
     one = class_id
     for group in range(groups):

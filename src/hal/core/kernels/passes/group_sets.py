@@ -11,14 +11,19 @@ from __future__ import annotations
 from hal.core.kernels.nodes.domains import first_domain, last_domain, level_within
 from hal.core.kernels.nodes.rows import fits
 from hal.core.kernels.passes.domain_placing import NO_TIER, usable_tier
+from hal.core.kernels.passes.group_tastes import begin_spread, chain_by_domain, next_domain, rank_for_group
 from hal.core.kernels.passes.groups import count_groups, next_group, nodes_of_groups
-from hal.core.kernels.passes.node_scores import SCORE_ONE, node_score
+from hal.core.kernels.passes.node_scores import SCORE_ONE
+from hal.core.kernels.passes.preferred import prefers
 from hal.core.kernels.rules.booked import booked_start
 from hal.core.kernels.structures.arrays import Ints
 from hal.core.kernels.structures.jit import inner
 from hal.core.kernels.structures.layout import (
     C_NODES,
     C_SHAPE,
+    CHOICE_BESIDE,
+    CHOICE_HEAD,
+    CHOICE_TAKEN,
     DOMAIN_FIRST,
     DOMAIN_LAST,
     INF,
@@ -109,12 +114,43 @@ def take_in_group(t: Tables, node: int, group: int, groups: int) -> bool:
 
 
 @inner
-def take_first(t: Tables, class_id: int, group: int, groups: int, nodes: Ints, count: int, found: int) -> int:
-    """Write the first nodes of a list that a group may take, for the next starts from `found` on; how many are written
-    then."""
+def take_best(
+    t: Tables, class_id: int, group: int, groups: int, spread: int, keys: Ints, nodes: Ints, count: int, found: int
+) -> int:
+    """Write the listed nodes of least rank that a group may take, for the next starts from `found` on; how many are
+    written then. spread: the level over whose domains they are spread, -1 = over none."""
+    sort_pairs(keys, nodes, count)
+    if spread >= 0:
+        return _take_evenly(t, class_id, group, groups, spread, keys, nodes, count, found)
     left = t.classes[class_id, C_NODES]
     for k in range(count):
         if left > 0 and take_in_group(t, nodes[k], group, groups):
+            t.start_nodes[found] = nodes[k]
+            found += 1
+            left -= 1
+    return found
+
+
+@inner
+def _take_evenly(
+    t: Tables, class_id: int, group: int, groups: int, spread: int, keys: Ints, nodes: Ints, count: int, found: int
+) -> int:
+    """The same, one by one: each from the domain of a level of which the job has fewest nodes."""
+    outside = chain_by_domain(t, spread, nodes, count)
+    left = t.classes[class_id, C_NODES]
+    for _ in range(count):
+        if left == 0:
+            break
+        domain = next_domain(t, spread, keys)
+        k = t.choice[CHOICE_HEAD, domain] if domain >= 0 else outside
+        if domain >= 0:
+            t.choice[CHOICE_HEAD, domain] = t.choice[CHOICE_TAKEN, k]
+        else:
+            outside = t.choice[CHOICE_TAKEN, k]
+        # What it may not take now it may not take later: others have less to spare then.
+        if take_in_group(t, nodes[k], group, groups):
+            if domain >= 0:
+                t.choice[CHOICE_BESIDE, domain] += 1
             t.start_nodes[found] = nodes[k]
             found += 1
             left -= 1
@@ -182,14 +218,14 @@ def could_ever(t: Tables, class_id: int, groups: int) -> bool:
 
 
 @inner
-def choose_for_groups(t: Tables, class_id: int, end: int) -> bool:
+def choose_for_groups(t: Tables, entry: int, class_id: int, end: int) -> bool:
     """Write the nodes of all groups for the next starts, group by group; whether there are enough. `end`: planned end.
 
     Each group prefers nodes as any other work does, the first group first.
     """
     groups = count_groups(t, class_id)
     resources = t.meta[M_RESOURCES]
-    scored = t.meta[M_PLACEMENT] != PLACE_FIRST
+    scored = t.meta[M_PLACEMENT] != PLACE_FIRST or prefers(t, entry)
     for node in range(t.meta[M_NODES]):
         mask = 0
         one = class_id
@@ -203,6 +239,7 @@ def choose_for_groups(t: Tables, class_id: int, end: int) -> bool:
     keys = t.scratch[SCRATCH_ENDS]
     nodes = t.scratch[SCRATCH_SHAPES]
     found = t.pass_record[PASS_FIRST_NODE] + t.pass_record[PASS_NODES]
+    spread = begin_spread(t, entry)
     one = class_id
     for group in range(groups):
         shape = t.classes[one, C_SHAPE]
@@ -210,10 +247,9 @@ def choose_for_groups(t: Tables, class_id: int, end: int) -> bool:
         for node in range(t.meta[M_NODES]):
             if t.group_mask[node] >> group & 1:
                 tier = usable_tier(t, node, shape, end, scored, resources)
-                keys[count] = tier * SCORE_ONE - (node_score(t, node, shape, resources) if scored else 0)
+                keys[count] = rank_for_group(t, entry, tier, SCORE_ONE, node, shape, resources)
                 nodes[count] = node
                 count += 1
-        sort_pairs(keys, nodes, count)
-        found = take_first(t, one, group, groups, nodes, count, found)
+        found = take_best(t, one, group, groups, spread, keys, nodes, count, found)
         one = next_group(t, one)
     return True

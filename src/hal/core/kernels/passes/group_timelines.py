@@ -8,10 +8,11 @@ O(nodes x groups) for each instant that is tried.
 from __future__ import annotations
 
 from hal.core.kernels.nodes.reach import competes
-from hal.core.kernels.passes.group_sets import begin_sets, take_first, take_in_group
+from hal.core.kernels.passes.group_sets import begin_sets, take_best, take_in_group
+from hal.core.kernels.passes.group_tastes import begin_spread, rank_for_group
 from hal.core.kernels.passes.groups import count_groups, next_group
 from hal.core.kernels.passes.node_choice import tier_of
-from hal.core.kernels.passes.node_scores import SCORE_ONE, node_score
+from hal.core.kernels.passes.node_scores import SCORE_ONE
 from hal.core.kernels.passes.planned_reservations import is_passed
 from hal.core.kernels.rules.licences import licence_start, waits_apart
 from hal.core.kernels.structures.bounds import goes_on
@@ -24,13 +25,11 @@ from hal.core.kernels.structures.layout import (
     LOWEST,
     M_MAX_RESERVATIONS,
     M_NODES,
-    M_PLACEMENT,
     M_RESOURCES,
     PASS_FIRST_NODE,
     PASS_NODES,
     PASS_NOW,
     PASS_WALL,
-    PLACE_FIRST,
     S_LINE,
     SCRATCH_BEGINS,
     SCRATCH_CANDIDATES,
@@ -200,7 +199,7 @@ def choose_groups_later(t: Tables, class_id: int, planned: int, begin: int) -> N
 
 
 @inner
-def choose_groups_now(t: Tables, class_id: int, planned: int) -> None:
+def choose_groups_now(t: Tables, entry: int, class_id: int, planned: int) -> None:
     """Nodes for the next starts, group by group: first those reserved for others from its end on, then by score."""
     groups = count_groups(t, class_id)
     now = t.pass_record[PASS_NOW]
@@ -210,18 +209,16 @@ def choose_groups_now(t: Tables, class_id: int, planned: int) -> None:
     keys = t.scratch[SCRATCH_BEGINS]
     nodes = t.scratch[SCRATCH_CANDIDATES]
     found = t.pass_record[PASS_FIRST_NODE] + t.pass_record[PASS_NODES]
+    spread = begin_spread(t, entry)
     one = class_id
     for group in range(groups):
         shape = t.classes[one, C_SHAPE]
         count = 0
         for node in range(t.meta[M_NODES]):
             if t.group_mask[node] >> group & 1:
-                score = 0
-                if t.meta[M_PLACEMENT] != PLACE_FIRST:
-                    score = node_score(t, node, shape, resources)
-                keys[count] = tier_of(t, node, end) * 4 * SCORE_ONE - score
+                tier = tier_of(t, node, end)
+                keys[count] = rank_for_group(t, entry, tier, 4 * SCORE_ONE, node, shape, resources)
                 nodes[count] = node
                 count += 1
-        sort_pairs(keys, nodes, count)
-        found = take_first(t, one, group, groups, nodes, count, found)
+        found = take_best(t, one, group, groups, spread, keys, nodes, count, found)
         one = next_group(t, one)
