@@ -8,6 +8,7 @@ cancelled, succeeded.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import compress
 from operator import attrgetter
 from typing import Final
 
@@ -98,7 +99,7 @@ def job_state(counts: TaskCounts) -> TaskState:
     Raises:
         InternalError: there is no task at all.
     """
-    for state, count in zip(_FURTHEST_FIRST, _counts_furthest_first(counts), strict=True):
-        if count:
-            return state
-    raise InternalError("a job without tasks has no state")
+    found = next(compress(_FURTHEST_FIRST, _counts_furthest_first(counts)), None)
+    if found is None:
+        raise InternalError("a job without tasks has no state")
+    return found

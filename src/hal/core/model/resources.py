@@ -7,9 +7,12 @@ equal sets are equal values with equal hashes.
 from __future__ import annotations
 
 from collections.abc import ItemsView, Iterator, Mapping
+from typing import TypeVar, overload
 
 from hal.core.model.errors import SpecError, shown
 from hal.core.model.units import format_amount, is_size_unit, parse_amount, resource_name
+
+T = TypeVar("T")
 
 MAX_RESOURCES = 64
 """How many resources one request or node may name."""
@@ -64,6 +67,14 @@ class Resources(Mapping[str, int]):
 
     def __len__(self) -> int:
         return len(self._amounts)
+
+    @overload
+    def get(self, key: str, /) -> int | None: ...
+    @overload
+    def get(self, key: str, default: int | T, /) -> int | T: ...
+    def get(self, key: str, default: object = None, /) -> object:
+        """Without an exception where it is not named, as a Mapping's own has it: most requests name no GPU."""
+        return self._amounts.get(key, default)
 
     def items(self) -> ItemsView[str, int]:
         """At once: a Mapping's own looks each of them up."""

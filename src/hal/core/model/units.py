@@ -283,6 +283,8 @@ def parse_amount(name: str, value: object, *, field: str = "") -> int:
     return _checked(number, scale, value, field, finest=f"{finest} {name}", largest=largest)
 
 
+# The templates and lists of many jobs repeat the same few amounts.
+@lru_cache(maxsize=REMEMBERED)
 def format_amount(name: str, amount: int) -> str:
     """Format an amount that `parse_amount` reads back to the same integer: `4`, `0.5`, `1.5GiB`. What is only counted
     beside a resource has its unit."""

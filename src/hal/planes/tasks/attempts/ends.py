@@ -196,6 +196,8 @@ def _decisive(job: LiveJob, attempt: Attempt, ends: Sequence[StepEnd]) -> StepEn
     """The end that decides: the worst; but if the first rank that ended badly was refused, that refusal. What the
     others did without it, or when they were stopped for it, says nothing about them. Where the first node alone runs
     the command, its end decides if it was the first: the others were only held for it."""
+    if len(ends) == 1:
+        return ends[0]
     if job.spec.first_node and not ends[0].rank and attempt.stopping in ("", SIBLING):
         return ends[0]
     worst = min(ends, key=lambda end: _severity(end, attempt))
@@ -249,6 +251,8 @@ def _ended(state: AttemptState, outcome: AttemptState) -> AttemptState:
 
 def _summed(ends: Sequence[StepEnd]) -> dict[str, int] | None:
     """What all steps used together; of the memory the largest single step."""
+    if len(ends) == 1:
+        return ends[0].usage or None
     total: dict[str, int] = {}
     for end in ends:
         for name, amount in (end.usage or {}).items():
