@@ -75,7 +75,7 @@ def test_groups_on_the_command_line_are_shown_and_why_says_which_one_waits(share
 
 def test_a_job_with_groups_refuses_what_it_cannot_be(client: Client) -> None:
     """Arrays, extensions and services have no groups; groups that ask for more nodes than there are never start."""
-    for more in ({"array": 2}, {"spread": "node"}, {"nodes": 2}):
+    for more in ({"array": 2}, {"exclusive": True}, {"nodes": 2}):
         with pytest.raises(HALError, match=r"groups|nodes"):
             client.submit(["true"], groups=GROUPS, **more)
     with pytest.raises(HALError, match="asked for"):

@@ -63,6 +63,7 @@ SOURCES: Final = (
     "passes/record",
     "passes/groups",
     "passes/group_sets",
+    "passes/group_tastes",
     "passes/kept_reservations",
     "passes/head_reservations",
     "passes/group_reservations",
