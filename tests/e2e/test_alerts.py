@@ -154,6 +154,10 @@ def test_silences_outlive_the_collector(own_hal: LiveHal, tmp_path: Path) -> Non
         until(lambda: listed(own_hal).get("NodesDown", {}).get("state") == "firing", "it did not fire")
         assert listed(own_hal)["NodesDown"]["silence"] == 1
 
+        nice = {
+            name: os.getpriority(os.PRIO_PROCESS, process_of(own_hal, name)) for name in ("observability", "controller")
+        }
+        assert nice["observability"] > nice["controller"]  # it gives way to what it watches
         os.kill(process_of(own_hal, "observability"), signal.SIGKILL)
         until(lambda: listed(own_hal).get("NodesDown", {}).get("silence") == 1, "the silence is gone")
         assert [one["rule"] for one in web.bodies] == ["Test"]

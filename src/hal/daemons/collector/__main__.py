@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Final
@@ -29,6 +30,8 @@ from hal.runtime.startup import EXIT_BAD_INPUT
 
 NAME: Final = "observability"
 """Of the plane, its process, its socket and its section of hal.toml."""
+NICE: Final = 10
+"""What watches a machine gives way to what runs on it: on a host that both share, jobs and the controller come first."""
 
 
 async def main(runtime: Runtime) -> int:
@@ -70,4 +73,5 @@ async def _serve(runtime: Runtime, section: ObservabilitySection, collector: Col
 
 if __name__ == "__main__":
     confine_daemon()
+    os.nice(NICE)
     sys.exit(run(NAME, find_home(), main))
