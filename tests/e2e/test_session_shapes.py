@@ -59,6 +59,9 @@ def test_a_shape_that_could_never_run_is_refused_and_leaves_nothing(live: LiveHa
             client.session(slots=1, cpus=0.5, memory="32MiB", shapes={"huge": {"cpus": 4_000}})
         with pytest.raises(SpecError, match="shape 'x' has no keyword 'cores'"):
             client.session(shapes={"x": {"cores": 2}})  # type: ignore[typeddict-unknown-key]
+        for slots in ("x", (1, 2, 3), 1.5, (0, 0), (3, 1)):
+            with pytest.raises(SpecError, match=r"slots: .*\(a number, or \(least, most\)"):
+                client.session(slots=slots)  # type: ignore[arg-type]
         until(lambda: all(job.ended for job in client.jobs()), "something is left of it")
 
 

@@ -42,3 +42,9 @@ def test_a_listing_for_programs_asks_for_nothing_more(serve: Serve, hal: Hal) ->
     server = serve(answer)
     assert hal("jobs", "--node", "gpu2", "--json").out.strip() == "[]"
     assert [asked.path for asked in server.asked] == ["/v1/jobs"]
+
+
+def test_a_sort_that_is_empty_is_refused(serve: Serve, hal: Hal) -> None:
+    """As every option that is given without a value."""
+    serve(answer)
+    assert [hal("jobs", "--sort", text).code for text in ("", ",", "-", "id,")] == [2, 2, 2, 2]

@@ -77,7 +77,7 @@ def jobs(
     from hal.cli.jobs.job_columns import chosen, sort_keys
 
     filters = filters_from(which) | _bounds(node, since, until)
-    shown, keys = chosen(columns), sort_keys(sort) if sort else []
+    shown, keys = chosen(columns), [] if sort is None else sort_keys(sort)
     if ids:
         if filters or everything:
             raise click.UsageError("ids and filters cannot be combined; give one of them")

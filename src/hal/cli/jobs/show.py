@@ -15,7 +15,6 @@ from hal.cli.kit.output_files import checked_output, written_whole
 from hal.cli.kit.screen import Screen, as_plain
 
 if TYPE_CHECKING:
-    from hal.client.job import Job
     from hal.client.rest.views import AttemptInfo, JobInfo, PriorityInfo, TaskInfo
     from hal.core.model import ArrayRange
 
@@ -102,10 +101,14 @@ def show(
         return
     inside = text_of(ref.ranges)
     named = f"[{inside}]" if ref.by_index else inside
-    listed = list(handle.tasks(states, tasks=named, limit=tasks)) if tasks else []
+    found = list(handle.tasks(states, tasks=named, limit=tasks + 1)) if tasks else []
+    listed = found[:tasks]
     if not listed and (named or states):
         screen.note(f"no task of {job} is {states.replace(',', ' or ')}" if states else f"no task of {job} is shown")
-    screen.show({**as_plain(info), "task_list": listed}, lambda: _render_array(screen, handle, info, listed))
+    screen.show({**as_plain(info), "task_list": listed}, lambda: _render_array(screen, info, listed))
+    if len(found) > tasks:
+        shown = f"the first {tasks} that match" if named or states else f"{tasks} of {info.tasks} tasks"
+        screen.note(f"{shown} are shown (more: --tasks N; one in full: hal show {handle.id}.7)")
 
 
 def _request(info: JobInfo) -> str:
@@ -185,7 +188,7 @@ def _render_task(screen: Screen, info: JobInfo, task: TaskInfo) -> None:
         _render_attempts(screen, task)
 
 
-def _render_array(screen: Screen, handle: Job, info: JobInfo, listed: list[TaskInfo]) -> None:
+def _render_array(screen: Screen, info: JobInfo, listed: list[TaskInfo]) -> None:
     from hal.cli.jobs.job_cells import ran_ms
     from hal.cli.kit.formats import span
 
@@ -207,10 +210,6 @@ def _render_array(screen: Screen, handle: Job, info: JobInfo, listed: list[TaskI
         for task in listed
     ]
     screen.table(TASK_COLUMNS, rows)
-    if info.tasks > len(listed):
-        screen.note(
-            f"{len(listed)} of {info.tasks} tasks are shown (more: --tasks N; one in full: hal show {handle.id}.7)"
-        )
 
 
 def _of_array(info: JobInfo, task: TaskInfo) -> dict[str, str]:

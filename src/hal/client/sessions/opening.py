@@ -446,7 +446,12 @@ def _shape(
     worker_memory: int | str | None,
     options: Mapping[str, Any],
 ) -> _Shape:
-    least, most = (slots, slots) if isinstance(slots, int) else slots
+    both = (slots, slots) if isinstance(slots, int) else slots
+    match both:
+        case (int() as least, int() as most):
+            pass
+        case _:
+            raise SpecError(f"{what}: slots: {slots!r}", hint="a number, or (least, most): slots=(1, 8)")
     if not 0 <= least <= most or most < 1:
         raise SpecError(f"{what}: slots: {least} to {most}", hint="a number, or (least, most): slots=(1, 8)")
     if not 1 <= threads <= MAX_THREADS:

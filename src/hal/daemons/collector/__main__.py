@@ -31,7 +31,7 @@ from hal.runtime.startup import EXIT_BAD_INPUT
 NAME: Final = "observability"
 """Of the plane, its process, its socket and its section of hal.toml."""
 NICE: Final = 10
-"""What watches a machine gives way to what runs on it: on a host that both share, jobs and the controller come first."""
+"""What watches a machine gives way to what runs on it: where both share a host, jobs and the controller come first."""
 
 
 async def main(runtime: Runtime) -> int:
