@@ -136,6 +136,17 @@ def controller(home: Home) -> Process:
     return Process(home, "controller")
 
 
+OLD_SETTINGS = "hal.toml has been changed since the controller was started, and is not in force"
+READ_AGAIN = "to check it and use it: hal config check && hal down --leave && hal up"
+
+
+def has_old_settings(home: Home) -> bool:
+    """Whether hal.toml was written after the controller that runs was started, which reads it once."""
+    with contextlib.suppress(OSError):
+        return home.config.stat().st_mtime > home.pid_file("controller").stat().st_mtime
+    return False
+
+
 def keeper(home: Home, node: str) -> Process:
     """Holds the steps of a node."""
     return Process(home, f"keeper-{node}")

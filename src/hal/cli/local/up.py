@@ -191,6 +191,7 @@ def _planes(screen: Screen, home: Home, layout: Layout, *, foreground: bool) -> 
 def _print_result(screen: Screen, home: Home, layout: Layout, started: Sequence[str], *, foreground: bool) -> None:
     from hal.cli.kit.formats import amounts
     from hal.cli.kit.screen import as_plain
+    from hal.cli.local.processes import OLD_SETTINGS, READ_AGAIN, has_old_settings
     from hal.cli.local.startup import FOLLOWING
     from hal.core.model import plural
     from hal.runtime.home import find_home
@@ -236,7 +237,10 @@ def _print_result(screen: Screen, home: Home, layout: Layout, started: Sequence[
     for warning in health.warnings:
         if warning.startswith("steps run as "):
             screen.note(f"warning: {warning}")
-    if not foreground:
+    if has_old_settings(home):
+        screen.note(f"warning: {OLD_SETTINGS}")
+        screen.note(f"hint: {READ_AGAIN}")
+    elif not foreground:
         screen.note(f"try: hal run{there} -- hostname    hal status{there}    hal down{there}")
 
 
