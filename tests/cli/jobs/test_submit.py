@@ -125,6 +125,17 @@ def test_options_of_a_command(controller: ScriptedServer, hal: Hal, monkeypatch:
     assert (spec["comment"], spec["umask"]) == ("second try, more memory", "0027")
 
 
+def test_a_name_that_is_a_number_is_noted(tmp_path: Path, controller: ScriptedServer, hal: Hal) -> None:
+    """On a command line and in a script's #HAL lines; not with --quiet."""
+    (tmp_path / "ranks.sh").write_text("#!/bin/sh\n#HAL -n 4\ntrue\n")
+    for words in (("-n", "4", "--", "true"), (tmp_path / "ranks.sh",)):
+        ran = hal("submit", *words)
+        assert (ran.out, "the job's name is 4: -n is --name; nodes are -N" in ran.err) == ("1\n", True)
+        assert sent(controller)[0]["name"] == "4"
+        assert hal("submit", "-q", *words).err == ""
+    assert hal("submit", "-n", "fit4", "-q", "--", "true").err == ""
+
+
 @pytest.mark.parametrize(
     ("text", "nodes", "extensions"), [("2..8", 2, 6), ("2-8", 2, 6), ("3", 3, None), ("1..1", 1, None)]
 )

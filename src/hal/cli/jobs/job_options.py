@@ -11,6 +11,7 @@ import click
 from hal.cli.jobs.trailing_command import is_name_alone
 from hal.cli.kit.command import UnlikelyValueError
 from hal.cli.kit.pairs import pairs
+from hal.cli.kit.screen import Screen
 
 if TYPE_CHECKING:
     from hal.client.specs import JobOptions
@@ -58,8 +59,17 @@ def _workdir(ctx: click.Context, param: click.Parameter, value: str | None) -> s
     return value
 
 
+def _name(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """A name; of one that is a number it is said what it is: with Slurm, -n is a number of tasks."""
+    if value is not None and value.isdecimal():
+        ctx.ensure_object(Screen).note(
+            f"the job's name is {value}: -n is --name; nodes are -N, ranks --ranks-per-node, tasks -a"
+        )
+    return value
+
+
 _JOB_OPTIONS = (
-    click.option("-n", "--name", help="Name of the job."),
+    click.option("-n", "--name", callback=_name, help="Name of the job."),
     click.option("-c", "--cpus", metavar="N", help="Cores per node; 0.5 is half a core (default: the queue's, or 1)."),
     click.option("-m", "--memory", metavar="SIZE", help="Memory per node, such as 512MiB or 1.5GiB."),
     click.option(

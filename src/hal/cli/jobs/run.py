@@ -76,7 +76,8 @@ def run(
         raise click.UsageError("there is no command to run; write: hal run -- COMMAND")
     if _is_file_here(command[0]):
         screen.note(
-            f"'{command[0]}' is looked up in PATH; the file here is ./{command[0]}, a script hal submit {command[0]}"
+            f"'{command[0]}' is looked up in PATH; to run the file here: ./{command[0]}; "
+            f"a script with options in it: hal submit {command[0]}"
         )
     options = options_of(given)
     if forward or terminal:

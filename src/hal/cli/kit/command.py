@@ -159,6 +159,7 @@ def place_options(*, hidden: bool = False) -> list[click.Parameter]:
             ["-q", "--quiet"],
             is_flag=True,
             callback=_keep("quiet"),
+            is_eager=True,  # before other options of which something is noted
             expose_value=False,
             help="Print no notes on stderr.",
         ),
