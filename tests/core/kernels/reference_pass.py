@@ -423,10 +423,11 @@ class _Conservative(_Pass):
     # ── which promises stay ───────────────────────────────────────────────────────────────────────────────────────
 
     def may_move(self, work: Work, promise: Promise) -> bool:
-        """Whether it is due, has no instant yet, or something came free where the work could run."""
+        """Whether it is due, or something came free where the work could run; if it has no instant, whether anything
+        came free or came before others: without that, a limit that is full by now does not end its turn."""
         return (
             promise.start_ms <= self.now
-            or promise.start_ms >= INF
+            or (promise.start_ms >= INF and bool(self.happened.freed or self.happened.came))
             or any(
                 node.row in self.happened.freed and node.admits(work.kind) and holds(node.capacity, work.kind.request)
                 for node in self.nodes

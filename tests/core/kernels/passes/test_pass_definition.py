@@ -361,7 +361,8 @@ def draw_site(
 @pytest.mark.parametrize("backfill", list(Backfill))
 def test_a_pass_decides_what_its_definition_says(backfill: Backfill, topology: bool) -> None:
     """The first one, and the next one when more work has come behind, before anything is due."""
-    for seed in range(examples(36)):
+    # 49: work that could never start has a reservation without an instant, and its user's limit is full afterwards.
+    for seed in (*range(examples(36)), 49):
         site = draw_site(seed, backfill, plain=seed % 3 == 0, bookings=seed % 3 != 1, topology=topology)
         try:
             site.submit((0, 0, 5, -5))
