@@ -23,6 +23,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 from tests.examples import GATE, SHARE
+from tests.marked_files import MARKS, is_of, may_select, possible_marks
 from tests.postgres_server import PostgresServer
 
 # No test asserts on time, Hypothesis included: neither a deadline nor a machine that is busy may fail one.
@@ -73,22 +74,37 @@ def pytest_collection(session: pytest.Session) -> None:
     here = Path(__file__).parent
     if workers is None or [Path(arg).resolve() for arg in session.config.args] != [here]:
         return
-    modules = sorted(here.rglob("test_*.py"))
+    wanted = session.config.option.markexpr
+    modules = [path for path in sorted(here.rglob("test_*.py")) if may_select(wanted, possible_marks(path))]
     for path in modules[int(workers["workerid"].removeprefix("gw")) :: workers["workercount"]]:
         # A module that cannot be imported, or skips itself, is collected again, which says so.
         with suppress(Exception, pytest.skip.Exception):
             importlib.import_module(".".join(path.relative_to(session.config.rootpath).with_suffix("").parts))
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Of directories, import no file that holds nothing of what `-m` selects."""
+    if collection_path.suffix != ".py" or not config.option.markexpr:
+        return None
+    if any(Path(str(arg).partition("::")[0]).resolve() == collection_path for arg in config.args):
+        return None
+    return None if may_select(config.option.markexpr, possible_marks(collection_path)) else True
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
     """Mark what runs again with array bounds checked. Tests of a minute or more begin first, so that none is left for
-    the end, when the other processes have nothing to do."""
-    core = Path(__file__).parent / "core"
-    of_kernels = (f"{core / 'engine'}{os.sep}", f"{core / 'kernels'}{os.sep}")
+    the end, when the other processes have nothing to do. A mark that a file does not show is an error: some run would
+    not have imported it."""
+    every = list(items)
     for item in items:
-        if str(item.path).startswith(of_kernels):
+        if is_of(item.path, "kernels"):
             item.add_marker(pytest.mark.kernels)
     items.sort(key=lambda item: item.get_closest_marker("long") is None)
+    yield
+    for item in every:
+        if hidden := {mark.name for mark in item.iter_markers()} & MARKS - possible_marks(item.path):
+            raise pytest.UsageError(f"{item.nodeid} is {', '.join(hidden)}, which its file must say: marked_files.py")
 
 
 def pytest_collection_finish() -> None:
