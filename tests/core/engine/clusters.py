@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Hashable, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -13,6 +14,8 @@ from hal.core.engine.events import END, AttemptsEnded, JobsSubmitted, NodesChang
 from hal.core.engine.plan import Plan
 from hal.core.engine.scheduler import Scheduler
 from hal.core.engine.views import rows_of_run, running
+
+Node = TypeVar("Node", bound=Hashable)
 
 
 class Starts:
@@ -71,3 +74,19 @@ def places(state: State) -> dict[int, list[str]]:
     return {
         int(run["job"]): [state.node_name(row) for row in rows_of_run(state, int(run["run"]))] for run in running(state)
     }
+
+
+def matched(fits: dict[Node, set[int]], names: Sequence[Node], wanted: Sequence[int]) -> bool:
+    """Whether each of what is wanted can have a node of its own: augmenting paths."""
+    taken: dict[Node, int] = {}
+
+    def place(at: int, tried: set[Node]) -> bool:
+        for name in names:
+            if name not in tried and at in fits[name]:
+                tried.add(name)
+                if name not in taken or place(taken[name], tried):
+                    taken[name] = at
+                    return True
+        return False
+
+    return all(place(at, set()) for at in wanted)

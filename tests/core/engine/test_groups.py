@@ -40,7 +40,7 @@ from hal.core.kernels.structures import layout as L
 from hal.core.model.policy import Limit, Policy, PreemptMode, Qos
 from hal.core.model.resources import Resources
 from hal.core.model.verdict import Reason
-from tests.core.engine.clusters import ended, engine, job
+from tests.core.engine.clusters import ended, engine, job, matched
 from tests.examples import examples
 
 Part = tuple[dict[str, int], int]
@@ -173,6 +173,7 @@ def test_groups_that_no_domain_could_hold_are_told_so() -> None:
     verdict = explain(state, 1, 0)
     assert verdict.reason is Reason.IMPOSSIBLE
     assert "all 3 groups are to be in one rack, and no rack could hold all of them" in verdict.message
+    assert "until enough such nodes of one rack join" in verdict.message
 
 
 def test_none_starts_where_one_group_lacks_a_node() -> None:
@@ -757,6 +758,21 @@ def test_why_says_that_what_runs_leaves_too_few_nodes_for_all_groups_at_once() -
     assert "do not do for all its groups at once" in verdict.message
 
 
+@pytest.mark.parametrize("within", ["", "rack"])
+def test_why_says_that_nodes_are_down_where_affinity_keeps_it_from_none(within: str) -> None:
+    """Of the rack's two nodes one drains. Each group alone could be on the other, and no web runs anywhere."""
+    nodes = in_racks([CPU_NODES[0], GPU_NODES[0]])
+    state, _, scheduler = engine(EngineConfig(levels=("rack",)), *nodes)
+    scheduler.feed(NodesChanged((replace(nodes[1], health=Health.DRAINING),)))
+    parts = wishing([DRIVER, ({"cpu": 2000}, 1)], apart=(Term(WEB, "rack"),), within=within)
+    scheduler.feed(with_groups(1, parts))
+    scheduler.run(0)
+    verdict = explain(state, 1, 0)
+    assert verdict.reason is Reason.NODES_DOWN
+    assert "are up to hold all of them at once" in verdict.message
+    assert verdict.message.endswith("in one rack") == bool(within)
+
+
 @given(
     st.lists(st.tuples(st.sampled_from(["", "r1", "r2", "r3"]), st.integers(0, 2), st.booleans()), max_size=10),
     st.lists(st.tuples(st.sampled_from([{"cpu": 1000}, {"gpu": 1000}, {"cpu": 2000}]), st.integers(1, 4)), min_size=2,
@@ -808,19 +824,3 @@ def test_safety_groups_are_spread_as_evenly_as_there_is_room(
         if counts:
             assert held[racks[name][1]] == min(counts.values())
             held[racks[name][1]] += 1
-
-
-def matched(fits: dict[str, set[int]], names: Sequence[str], wanted: Sequence[int]) -> bool:
-    """Whether each of what is wanted can have a node of its own: augmenting paths."""
-    taken: dict[str, int] = {}
-
-    def place(at: int, tried: set[str]) -> bool:
-        for name in names:
-            if name not in tried and at in fits[name]:
-                tried.add(name)
-                if name not in taken or place(taken[name], tried):
-                    taken[name] = at
-                    return True
-        return False
-
-    return all(place(at, set()) for at in wanted)

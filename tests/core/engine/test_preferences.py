@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from hal.core.engine import State, new_state
 from hal.core.engine.checks.invariants import check_invariants
-from hal.core.engine.classes import NODE, ClassSpec, Liking, OwnerSpec, Preference, Term
+from hal.core.engine.classes import NODE, ClassSpec, Liking, OwnerSpec, Preference, Term, grouped
 from hal.core.engine.config import Backfill, EngineConfig
 from hal.core.engine.events import (
     END,
@@ -34,7 +34,7 @@ from hal.core.engine.views import reservations, rows_of_run, running
 from hal.core.kernels.structures import layout as L
 from hal.core.model.advice import KeySpace
 from hal.core.model.policy import Policy, Queue
-from tests.core.engine.clusters import Starts, ended, engine
+from tests.core.engine.clusters import Starts, ended, engine, matched
 from tests.examples import examples
 
 ALL = pytest.mark.parametrize("backfill", list(Backfill))
@@ -165,6 +165,26 @@ def test_over_nodes_it_needs_no_topology(backfill: Backfill) -> None:
     assert where(state) == {
         (1, 0): ["n1"], (1, 1): ["n2"], (1, 2): ["n3"], (2, 0): ["n1", "n2"], (2, 1): ["n3", "n4"],
     }  # fmt: skip
+
+
+@ALL
+def test_where_a_job_is_stays_counted_when_one_with_groups_starts_between_its_tasks(backfill: Backfill) -> None:
+    """Job 1 is in zone z1, on a small node, when job 2's groups start on large ones in z2. Its next task ranks behind
+    them, and is in z2, too: in z1 there would be room."""
+    nodes = [
+        NodeSpec(name, {"cpu": cpu}, domains=(zone, "")) for name, cpu, zone in (
+            ("s1", 1, "z1"), ("s2", 1, "z1"), ("n1", 4, "z2"), ("n2", 4, "z2"), ("n3", 4, "z2"),
+        )
+    ]  # fmt: skip
+    state, scheduler, _ = cluster(*nodes, backfill=backfill)
+    one, large = (ClassSpec({"cpu": cpu}, preference=Preference("zone")) for cpu in (1, 4))
+    parts = grouped([replace(large, group=f"g{at}") for at in range(2)])
+    rows = submit_rows(4)
+    rows["job"], rows["first_task"], rows["class_index"] = (1, 1, 2, 2), (0, 1, 0, 1), (0, 0, 1, 2)
+    rows["priority"], rows["walltime_ms"] = (10, 0, 5, 5), 50
+    scheduler.feed(JobsSubmitted(rows, (one, *parts)))
+    scheduler.run(0)
+    assert where(state) == {(1, 0): ["s1"], (2, 0): ["n1"], (2, 1): ["n2"], (1, 1): ["n3"]}
 
 
 @ALL
@@ -411,6 +431,7 @@ class Judge:
 
     def __init__(self, state: State, specs: dict[int, ClassSpec], score: str, queues: dict[int, Queue]) -> None:
         self.state, self.specs, self.site, self.queues = state, specs, score, queues
+        """specs: by job; of one with groups that of the first, which names the others."""
         self.advice: dict[str, dict[str, float]] = {}
         self.free = {row: int(state.nodes.capacity[row, 0]) for row in range(len(state.nodes.names))}
         self.held: dict[tuple[int, int], list[int]] = {}
@@ -419,23 +440,75 @@ class Judge:
         """As the topology lists them."""
         self.judged = 0
 
+    def part(self, job: int, task: int) -> ClassSpec:
+        """What each node of a task gives."""
+        spec = self.specs[job]
+        return (spec, *spec.groups)[task] if spec.groups else spec
+
     def end(self, job: int, task: int) -> None:
         for row in self.held.pop((job, task)):
-            self.free[row] += self.specs[job].request["cpu"]
+            self.free[row] += self.part(job, task).request["cpu"]
 
     def follow(self, plan: Plan, *, alone: bool) -> None:
         """alone: no reservation was there before, or is made by the plan: then nothing but the rule decides."""
-        for start in plan.starts:
-            job, task, first = (int(start[name]) for name in ("job", "task", "row_offset"))
-            rows = [int(row) for row in plan.rows[first : first + int(start["row_count"])]]
+        for at, start in enumerate(plan.starts):
+            job, task = int(start["job"]), int(start["task"])
+            rows = rows_of_start(plan, at)
             spec = self.specs[job]
             if (spec.preference is not None or self.queues[job] != PLAIN) and alone:
-                self.check(spec, job, rows)
+                if not spec.groups:
+                    self.check(spec, job, rows)
+                elif task == 0:
+                    assert plan.starts["job"][at : at + 1 + len(spec.groups)].tolist() == [job] * (1 + len(spec.groups))
+                    self.check_groups(spec, job, [rows_of_start(plan, at + k) for k in range(1 + len(spec.groups))])
                 self.judged += 1
             self.held[job, task] = rows
             for row in rows:
-                self.free[row] -= spec.request["cpu"]
+                self.free[row] -= self.part(job, task).request["cpu"]
                 assert self.free[row] >= 0
+
+    def check_groups(self, spec: ClassSpec, job: int, chosen: list[list[int]]) -> None:
+        """The same of a job with groups. One node after the other: of those with which all that is left finds nodes,
+        where the job has fewest, of these the best for the group."""
+        wanted = [part for part in (spec, *spec.groups) for _ in range(part.nodes)]
+        rows = [row for part in chosen for row in part]
+        level = level_of(spec)
+        left = {
+            row: {at for at, part in enumerate(wanted) if self.free[row] >= part.request["cpu"]} for row in self.order
+        }
+        if spec.within:
+            domains = {in_domain(self.state, row, spec.within) for row in rows}
+            (mine,) = domains
+            by_domain = {
+                domain: {row: left[row] for row in left if in_domain(self.state, row, spec.within) == domain}
+                for domain in {in_domain(self.state, row, spec.within) for row in left} - {None}
+            }
+            sizes = {
+                domain: sum(bool(slots) for slots in there.values())
+                for domain, there in by_domain.items()
+                if matched(there, list(there), range(len(wanted)))
+            }
+            assert sizes[mine] == min(sizes.values())
+            left = by_domain[mine]
+        counts = self.counts(job, "" if level == NODE else level)
+        first = {in_domain(self.state, row, level): at for at, row in reversed(list(enumerate(self.order)))}
+        for at, row in enumerate(rows):
+            may = [
+                other
+                for other in left
+                if at in left[other]
+                and matched(left, [one for one in left if one != other], range(at + 1, len(wanted)))
+            ]
+
+            def rank(other: int, part: ClassSpec = wanted[at]) -> tuple[float, int, int, int]:
+                domain = None if level == NODE else in_domain(self.state, other, level)
+                place = 0 if domain is None else first[domain]
+                return counts[domain], -self.score_of(part, job, other), place, other
+
+            assert row == min(may, key=rank)
+            if level != NODE:
+                counts[in_domain(self.state, row, level)] += 1
+            left = {other: slots for other, slots in left.items() if other != row}
 
     def check(self, spec: ClassSpec, job: int, rows: list[int]) -> None:
         """That these are the nodes which the rule names."""
@@ -520,6 +593,12 @@ class Judge:
         )
 
 
+def rows_of_start(plan: Plan, at: int) -> list[int]:
+    """The nodes of one start of a plan."""
+    first = int(plan.starts["row_offset"][at])
+    return [int(row) for row in plan.rows[first : first + int(plan.starts["row_count"][at])]]
+
+
 PLAIN = Queue(name="default")
 QUEUES = (
     PLAIN,
@@ -536,10 +615,22 @@ TERMS = [Term(label, level) for label in (WEB, DB) for level in (NODE, "zone", "
 @settings(max_examples=examples(150), deadline=None)
 @given(st.data())
 def test_each_start_is_on_the_nodes_that_the_rule_names(data: st.DataObject) -> None:
-    """Arrays and gangs, spread and not, near other work and away from it, within domains and not; some nodes are in no
-    domain; slices are cut anywhere, attempts end and are run again."""
-    placement = data.draw(st.sampled_from(["first-fit", "best-fit", "worst-fit"]))
+    """Arrays, gangs and groups of nodes, spread and not, near other work and away from it, within domains and not; some
+    nodes are in no domain; slices are cut anywhere, attempts end and are run again."""
     levels = data.draw(st.sampled_from([LEVELS, LEVELS, ()]))
+    judge_all(data, levels, SPREADS if levels else (NODE, ""), grouped_of_six=2)
+
+
+@settings(max_examples=examples(200), deadline=None)
+@given(st.data())
+def test_groups_are_spread_over_the_nodes_that_the_rule_names(data: st.DataObject) -> None:
+    """The same of jobs that nearly all are spread over domains, and most of which have groups."""
+    judge_all(data, LEVELS, ("zone", "rack", "rack", NODE), grouped_of_six=4)
+
+
+def judge_all(data: st.DataObject, levels: tuple[str, ...], spreads: tuple[str, ...], grouped_of_six: int) -> None:
+    """Draw a cluster and what happens there, and judge each start to which nothing but the rule applies."""
+    placement = data.draw(st.sampled_from(["first-fit", "best-fit", "worst-fit"]))
     config = EngineConfig(
         levels=levels,
         backfill=data.draw(st.sampled_from(list(Backfill))),
@@ -570,7 +661,7 @@ def test_each_start_is_on_the_nodes_that_the_rule_names(data: st.DataObject) -> 
             scheduler.feed(advised(kind, now + 1, **judge.advice[kind]))
         if data.draw(st.booleans()) or not judge.held:
             job = len(specs) + 1
-            spread = data.draw(st.sampled_from(SPREADS if levels else (NODE, "")))
+            spread = data.draw(st.sampled_from(spreads))
             terms = data.draw(st.lists(st.sampled_from(TERMS if levels else TERMS[::3]), unique=True, max_size=2))
             near = tuple(Liking(term, data.draw(st.integers(-100, 100).filter(bool))) for term in terms)
             specs[job] = ClassSpec(
@@ -580,16 +671,27 @@ def test_each_start_is_on_the_nodes_that_the_rule_names(data: st.DataObject) -> 
                 labels=data.draw(st.sampled_from(LABELS)),
                 preference=Preference(spread, near) if spread or near else None,
             )
-            rows = submit_rows(1)
-            rows["job"], rows["tasks"], rows["walltime_ms"] = job, data.draw(st.integers(1, 4)), 50
+            parts: tuple[ClassSpec, ...] = (specs[job],)
+            if data.draw(st.integers(0, 5)) < grouped_of_six:
+                others = data.draw(st.lists(st.tuples(st.integers(1, 5), st.integers(1, 3)), min_size=1, max_size=2))
+                parts = grouped(
+                    [specs[job]] + [replace(specs[job], request={"cpu": cpu}, nodes=wide) for cpu, wide in others]
+                )
+                specs[job] = parts[0]
+            rows = submit_rows(len(parts))
+            rows["job"], rows["walltime_ms"] = job, 50
+            rows["tasks"] = 1 if specs[job].groups else data.draw(st.integers(1, 4))
+            rows["first_task"] = rows["class_index"] = range(len(parts))
             queues[job] = data.draw(st.sampled_from(QUEUES))
-            scheduler.feed(JobsSubmitted(rows, (specs[job],), (OwnerSpec(queues[job].name),)))
+            scheduler.feed(JobsSubmitted(rows, parts, (OwnerSpec(queues[job].name),)))
         else:
             job, task = data.draw(st.sampled_from(sorted(judge.held)))
-            judge.end(job, task)
-            ends = np.zeros(1, END)
+            tasks = sorted(one for other, one in judge.held if other == job) if specs[job].groups else [task]
+            for one in tasks:
+                judge.end(job, one)
+            ends = np.zeros(len(tasks), END)
             attempt = next(int(run["attempt"]) for run in running(state) if (run["job"], run["task"]) == (job, task))
-            ends["job"], ends["task"], ends["attempt"] = job, task, attempt
+            ends["job"], ends["task"], ends["attempt"] = job, tasks, attempt
             ends["requeue"] = data.draw(st.integers(0, 1))
             scheduler.feed(AttemptsEnded(ends))
         before, reserved = len(sink.plans), reservations(state).shape[0]

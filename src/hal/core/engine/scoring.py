@@ -27,6 +27,8 @@ SCORES_A_SLICE: Final = 50_000
 SCORES_A_CALL: Final = 500
 """What a call of the plugin costs at least, in scores."""
 
+NO_CLASSES: Final = np.zeros(0, np.int64)
+
 
 def score_nodes(state: State) -> None:
     """Ask a score plugin, once a slice: about shapes that are new here, and where it reads what is free, about nodes
@@ -71,7 +73,7 @@ def _fresh(state: State, preferences: bool) -> list[tuple[int, int]]:
     something."""
     catalogue = state.catalogue
     buckets = state.work.active[: int(state.meta[L.M_ACTIVE])]
-    classes = np.unique(state.work.buckets[buckets, L.B_CLASS])
+    classes = _with_groups(state, np.unique(state.work.buckets[buckets, L.B_CLASS]))
     table = catalogue.classes[classes]
     shapes = np.unique(table[:, L.C_SHAPE])
     fresh = [(shape, -1) for shape in shapes[catalogue.shapes[shapes, L.S_SCORES] < 0].tolist()]
@@ -79,6 +81,15 @@ def _fresh(state: State, preferences: bool) -> list[tuple[int, int]]:
         some = (table[:, L.C_PREFERENCE] != 0) & (table[:, L.C_SCORES] == 0)
         fresh += zip(table[some, L.C_SHAPE].tolist(), classes[some].tolist(), strict=True)
     return fresh
+
+
+def _with_groups(state: State, classes: Ints) -> Ints:
+    """The same classes and those of the other groups of their jobs, which wait outside of buckets."""
+    following = state.catalogue.classes[classes, L.C_NEXT] if state.meta[L.M_GROUPS] else NO_CLASSES
+    while (following := following[following > 0] - 1).size:
+        classes = np.union1d(classes, following)
+        following = state.catalogue.classes[following, L.C_NEXT]
+    return classes
 
 
 def read_advice(state: State) -> bool:

@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 
 from hal.core.engine import EngineError, State
 from hal.core.engine.checks.invariants import check_invariants
-from hal.core.engine.classes import NODE, ClassSpec, Liking, OwnerSpec, Preference, Requirement, Term
+from hal.core.engine.classes import NODE, ClassSpec, Liking, OwnerSpec, Preference, Requirement, Term, grouped
 from hal.core.engine.config import Backfill, EngineConfig
 from hal.core.engine.events import AdviceUpdated, JobsCancelled, JobsSubmitted, NodeSpec, submit_rows
 from hal.core.engine.policies import register
 from hal.core.engine.scheduler import Scheduler
+from hal.core.engine.views import rows_of_run, running
 from hal.core.engine.why.scores import score_of_nodes
 from hal.core.interfaces import Near, NodeView, PolicyInfo, Request
 from hal.core.model.advice import KeySpace
@@ -40,13 +41,28 @@ class ByTaste:
         return view.labels.has(wanted) * 0.4 + 0.5 * np.nan_to_num(view.advice["price"])
 
 
+class BySize:
+    """The second node for who asks for one core, the third one for others; the first one is never the best."""
+
+    info = PolicyInfo("test-by-size", "score/2")
+
+    def score(self, request: Request, view: NodeView) -> NDArray[Any]:
+        return view.labels.has("b" if request.amounts[0] == 1 else "c") * 0.5
+
+
+class BySizeAndTaste(BySize):
+    """The same, asked about classes that prefer something."""
+
+    info = PolicyInfo("test-by-size-and-taste", "score/2", reads_preference=True)
+
+
 class Blind(ByTaste):
     """The same without a word of it."""
 
     info = PolicyInfo("test-blind", "score/2", reads_advice=("price",))
 
 
-for _policy in (ByTaste(), Blind()):
+for _policy in (ByTaste(), Blind(), BySize(), BySizeAndTaste()):
     register(_policy)
 
 
@@ -162,3 +178,20 @@ def test_constraints_and_preferences_are_independent() -> None:
     scheduler.feed(JobsSubmitted(rows, (spec,), (OwnerSpec(),)))
     scheduler.run(0)
     assert places(state) == {1: ["b"]}
+
+
+@ALL
+@pytest.mark.parametrize("placement", ["test-by-size", "test-by-size-and-taste"])
+@pytest.mark.parametrize("preference", [None, Preference("rack"), Preference(near=(NEAR,))])
+def test_each_group_of_a_job_is_scored_by_what_it_asks_for(
+    backfill: Backfill, placement: str, preference: Preference | None
+) -> None:
+    """One core in the first group, two in the second: b and c. The tasks of the second wait outside of buckets."""
+    state, scheduler = cluster(placement, backfill=backfill)
+    parts = grouped([ClassSpec({"cpu": cpu}, group=f"g{cpu}", preference=preference) for cpu in (1, 2)])
+    rows = submit_rows(2)
+    rows["job"], rows["first_task"], rows["class_index"], rows["walltime_ms"] = 1, (0, 1), (0, 1), 1_000
+    scheduler.feed(JobsSubmitted(rows, parts, (OwnerSpec(),)))
+    scheduler.run(0)
+    check_invariants(state)
+    assert [state.node_name(int(rows_of_run(state, int(run["run"]))[0])) for run in running(state)] == ["b", "c"]

@@ -113,7 +113,7 @@ def _not_enough_nodes(state: State, job: int, spec: ClassSpec, shape: int) -> Ve
             message=f"filter '{silent[0]}' failed before it decided where such jobs may run: none of them "
             "starts until it works again",
         )  # fmt: skip
-    known = enough_known(state, spec, shape)
+    known = enough_known(state, spec)
     never = None if known else never_fits(state, spec)
     if never is not None:
         return never.verdict(job)

@@ -1,6 +1,7 @@
 """What could never run: whether enough machines, known or offered, could hold a request when they are empty.
 
-Pure, O(nodes + offers) a question. Offers are looked at only where the nodes that are known do not do.
+Pure, O(nodes + offers) a question. Nodes are looked at one by one, and offers at all, only where the nodes that are
+known do not do.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from msgspec.structs import replace
 
 from hal.core.engine.classes import ClassSpec
 from hal.core.engine.state import State
-from hal.core.engine.why.foresight import admitted, together
 from hal.core.kernels.structures import layout as L
+from hal.core.kernels.structures.arrays import Ints, Mask
 from hal.core.model.devices import GPU_ISLAND, is_counted_beside
 from hal.core.model.facts import GPUS_LABEL, SANDBOX_LABEL
 from hal.core.model.offer import Offer
@@ -60,6 +61,8 @@ def fits_ever(
         without: nodes that do not count.
         only: nodes that alone count, and no offer; None: all.
     """
+    if enough_known(state, spec, without, only):
+        return None
     short = _shortage_of(spec, Machines(state, without=without, only=only))
     if short is None or only is not None or not state.offers:
         return short
@@ -73,7 +76,7 @@ def never_fits(
     short = fits_ever(state, spec, without, only)
     if short is None:
         return None
-    one = spec.nodes == 1
+    one = short.nodes == 1  # of several groups it is one of them, or some together
     if not short.resource:
         until = "a node like that" if one else "enough such nodes"
         mend = "ask for fewer nodes" if short.nodes_that_fit else "ask for other labels; `hal nodes` lists the nodes"
@@ -113,17 +116,65 @@ def _lacks_sandboxes(state: State, spec: ClassSpec) -> bool:
     return asked and not any(SANDBOX_LABEL in labels for labels in state.nodes.labels)
 
 
-def enough_known(state: State, spec: ClassSpec, shape: int) -> bool:
-    """Whether enough known nodes, up or not, could hold a shape when they are empty, and may. Whole columns."""
-    if spec.groups:
-        return _shortage_of(spec, Machines(state)) is None
-    rows = admitted(state, shape)
-    return together(state, spec, rows[state.nodes.rows[rows, L.N_STATE] != L.NODE_GONE]) >= spec.nodes
+def enough_known(state: State, spec: ClassSpec, without: Set[str] = frozenset(), only: Set[str] | None = None) -> bool:
+    """Whether enough known nodes, up or not, could hold a request when they are empty, and may. In whole columns but
+    for labels."""
+    rows = len(state.nodes.names)
+    there = state.nodes.rows[:rows, L.N_STATE] != L.NODE_GONE
+    if without or only is not None:
+        counts = [name not in without and (only is None or name in only) for name in state.nodes.names]
+        there &= np.array(counts, np.bool_)
+    parts = (spec, *spec.groups)
+    does_for = np.zeros(rows, np.int64)
+    for place, part in enumerate(parts):
+        does_for |= _known_that_hold(state, part, there).astype(np.int64) << place
+    return enough_for_all(state, spec, does_for)
+
+
+def _known_that_hold(state: State, spec: ClassSpec, there: Mask) -> Mask:
+    """Which of some known nodes could hold one part of a request, and may."""
+    nodes = state.nodes
+    holds = there.copy()
+    for name, asked in spec.request.items():
+        if name in nodes.resources:
+            holds &= nodes.capacity[: holds.shape[0], nodes.resources.index(name)] >= asked
+        elif asked > 0:
+            holds[:] = False
+    for row, taints in nodes.taints.items():
+        holds[row] &= not untolerated(taints, spec.tolerates)
+    if spec.constraints:
+        for row in np.flatnonzero(holds).tolist():
+            holds[row] = all(part.holds(nodes.labels[row]) for part in spec.constraints)
+    return holds
+
+
+def enough_for_all(state: State, spec: ClassSpec, does_for: Ints) -> bool:
+    """Whether there are nodes for a job with all its groups, in one domain where it says so: for each set of groups, as
+    many do for some group of it as its groups have together (see `passes.group_sets`). does_for: by node, a bit for
+    each group, the job itself the first. O(nodes + domains x 2**groups)."""
+    some = np.flatnonzero(does_for)
+    at = np.zeros(some.size, np.int64)
+    if spec.within:
+        level = state.domains.level_of(spec.within)
+        if level < 0:
+            return False
+        domains = state.domains.domain_of[level, some]
+        some = some[domains > 0]
+        at = np.unique(domains[domains > 0], return_inverse=True)[1]
+    if not some.size:
+        return False
+    parts = (spec, *spec.groups)
+    sets = np.arange(1 << len(parts))
+    domains = int(at.max()) + 1
+    there = np.bincount(at * sets.size + does_for[some], minlength=domains * sets.size).reshape(domains, sets.size)
+    reached = there @ (sets[:, None] & sets != 0).astype(np.float64)
+    asked = ((sets[:, None] >> np.arange(len(parts)) & 1) * [part.nodes for part in parts]).sum(axis=1)
+    return bool((reached >= asked).all(axis=1).any())
 
 
 def offers_needed(state: State, spec: ClassSpec) -> tuple[str, ...]:
     """The offers that could hold the request, where the known nodes alone are too few; () else."""
-    if not state.offers or _shortage_of(spec, Machines(state)) is None:
+    if not state.offers or enough_known(state, spec):
         return ()
     alone = replace(spec, nodes=1)
     return tuple(offer.name for offer in state.offers if _shortage_of(alone, Machines(None, (offer,))) is None)

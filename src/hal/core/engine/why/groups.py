@@ -1,6 +1,6 @@
 """Why a job with several groups of nodes waits: which group lacks what, or what keeps them from starting together.
 
-Pure, O(nodes x groups) a question; from the same counts that decide.
+Pure, O(nodes x groups + domains x 2**groups) a question, in whole columns.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from hal.core.engine.classes import ClassSpec
 from hal.core.engine.state import State
 from hal.core.engine.why.beside import kept_from
-from hal.core.engine.why.feasible import never_fits, offers_needed
+from hal.core.engine.why.feasible import enough_for_all, never_fits, offers_needed
 from hal.core.engine.why.foresight import RESERVED
 from hal.core.kernels.structures import layout as L
 from hal.core.model.units import format_amount, plural
@@ -20,58 +20,66 @@ from hal.core.model.verdict import Reason, Verdict
 
 def groups_kept(state: State, job: int, class_id: int, spec: ClassSpec) -> Verdict | None:
     """What keeps it whatever is free: nodes that are down, that there are not, or that affinity keeps it from."""
-    never = never_fits(state, spec)
-    if never is not None:
-        return never.verdict(job)
-    offers = offers_needed(state, spec)
-    if offers:
-        names = ", ".join(offers[:5])
-        return Verdict(
-            job=job, reason=Reason.OFFER, asked=spec.nodes, message=f"waits for machines that could be rented: {names}"
-        )
+    could_hold = _could_hold_all(state, class_id, spec)
+    if not could_hold:  # else enough nodes are known: what follows looks at machines one by one
+        never = never_fits(state, spec)
+        if never is not None:
+            return never.verdict(job)
+        offers = offers_needed(state, spec)
+        if offers:
+            names = ", ".join(offers[:5])
+            return Verdict(
+                job=job, reason=Reason.OFFER, asked=spec.nodes,
+                message=f"waits for machines that could be rented: {names}",
+            )  # fmt: skip
     if spec.is_social and state.meta[L.M_AFFINE]:
-        away = _parted(state, job, class_id, spec)
+        away = _parted(state, job, class_id, spec, could_hold=could_hold)
         if away is not None:
             return away
+    if could_hold:
+        return None
     down = [
         f"group {part.group} needs {plural(part.nodes, 'node')}; of those that could hold it {up or 'none'} "
         f"{'is' if up < 2 else 'are'} up"
         for part, up in _counts(state, class_id, spec, L.S_EVER)
         if up < part.nodes
     ]
-    return Verdict(job=job, reason=Reason.NODES_DOWN, asked=0, message="; ".join(down)) if down else None
+    if not down:
+        down = [f"too few of the nodes that could hold its groups are up to hold all of them at once{_in(spec)}"]
+    return Verdict(job=job, reason=Reason.NODES_DOWN, asked=0, message="; ".join(down))
 
 
-def _parted(state: State, job: int, class_id: int, spec: ClassSpec) -> Verdict | None:
+def _parted(state: State, job: int, class_id: int, spec: ClassSpec, *, could_hold: bool) -> Verdict | None:
     """What affinity keeps from it: nodes of one group, or so many of all that what is left does not do for them at
     once."""
     for part, shape in _shapes(state, class_id, spec):
         away = kept_from(state, job, part, shape)
         if away is not None:
             return replace(away, message=f"group {part.group}: {away.message}")
+    if could_hold or not _could_hold_all(state, class_id, spec, parted=False):
+        return None
+    return Verdict(
+        job=job, reason=Reason.AFFINITY, asked=sum(part.nodes for part in (spec, *spec.groups)),
+        message="what runs keeps it from so many nodes that the others do not do for all its groups at once"
+        + _in(spec),
+    )  # fmt: skip
+
+
+def _could_hold_all(state: State, class_id: int, spec: ClassSpec, *, parted: bool = True) -> bool:
+    """Whether the nodes that are up could hold all groups at once when they are empty. parted: only those from which
+    affinity does not keep it."""
     rows = len(state.nodes.names)
     does_for = np.zeros(rows, np.int64)
     for place, (_part, shape) in enumerate(_shapes(state, class_id, spec)):
-        allowed = state.nodes.allowed[int(state.catalogue.shapes[shape, L.S_CSET]), :rows] != 0
+        cset = int(state.catalogue.shapes[shape, L.S_CSET])
+        allowed = state.nodes.allowed[cset] if parted else state.nodes.unparted.get(cset, state.nodes.allowed[cset])
         fits = (state.nodes.capacity[:rows] >= state.catalogue.request[:, shape]).all(axis=1)
-        does_for |= (allowed & fits).astype(np.int64) << place
-    domains = np.ones(rows, np.int64)
-    if spec.within:
-        domains = state.domains.domain_of[state.domains.level_of(spec.within), :rows]
-    parts = (spec, *spec.groups)
-    asked = [
-        (some, sum(part.nodes for place, part in enumerate(parts) if some >> place & 1))
-        for some in range(1, 1 << len(parts))
-    ]
-    for domain in np.unique(domains[domains > 0]).tolist():
-        there = does_for[domains == domain]
-        if all(int((there & some != 0).sum()) >= nodes for some, nodes in asked):
-            return None
-    return Verdict(
-        job=job, reason=Reason.AFFINITY, asked=sum(part.nodes for part in parts),
-        message="what runs keeps it from so many nodes that the others do not do for all its groups at once"
-        + (f" in one {spec.within}" if spec.within else ""),
-    )  # fmt: skip
+        does_for |= (fits & (allowed[:rows] != 0)).astype(np.int64) << place
+    return enough_for_all(state, spec, does_for)
+
+
+def _in(spec: ClassSpec) -> str:
+    return f" in one {spec.within}" if spec.within else ""
 
 
 def groups_short(state: State, job: int, slot: int, class_id: int, spec: ClassSpec, now_ms: int, ahead: int) -> Verdict:

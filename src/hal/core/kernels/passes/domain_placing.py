@@ -20,7 +20,7 @@ from hal.core.kernels.passes.placing import (
     choose_anywhere,
     has_extra,
 )
-from hal.core.kernels.passes.preferred import choose_preferred, preferred_rank, prefers
+from hal.core.kernels.passes.preferred import choose_preferred, class_of, preferred_rank, prefers
 from hal.core.kernels.rules.booked import may_start
 from hal.core.kernels.structures.jit import inner
 from hal.core.kernels.structures.layout import (
@@ -128,7 +128,7 @@ def _list_usable(t: Tables, entry: int, shape: int, end: int, first: int, last: 
             continue
         t.choice[CHOICE_NODE, count] = node
         if entry >= 0:
-            t.choice[CHOICE_RANKS, count] = preferred_rank(t, entry, tier, node, shape, resources)
+            t.choice[CHOICE_RANKS, count] = preferred_rank(t, entry, class_of(t, entry), tier, node, shape, resources)
         else:
             t.choice[CHOICE_RANKS, count] = tier * SCORE_ONE - (node_score(t, node, shape, resources) if scored else 0)
         count += 1

@@ -247,7 +247,7 @@ def choose_for_groups(t: Tables, entry: int, class_id: int, end: int) -> bool:
         for node in range(t.meta[M_NODES]):
             if t.group_mask[node] >> group & 1:
                 tier = usable_tier(t, node, shape, end, scored, resources)
-                keys[count] = rank_for_group(t, entry, tier, SCORE_ONE, node, shape, resources)
+                keys[count] = rank_for_group(t, entry, one, tier, SCORE_ONE, node, shape, resources)
                 nodes[count] = node
                 count += 1
         found = take_best(t, one, group, groups, spread, keys, nodes, count, found)

@@ -27,10 +27,13 @@ from hal.core.kernels.structures.memory import Tables
 
 
 @inner
-def rank_for_group(t: Tables, entry: int, tier: int, step: int, node: int, shape: int, resources: int) -> int:
-    """The rank of a node for the group of an entry, least first. step: between two tiers where nothing is preferred."""
+def rank_for_group(
+    t: Tables, entry: int, class_id: int, tier: int, step: int, node: int, shape: int, resources: int
+) -> int:
+    """The rank of a node for a group, of a class, of an entry's job, least first. step: between two tiers where nothing
+    is preferred."""
     if prefers(t, entry):
-        return int(preferred_rank(t, entry, tier, node, shape, resources))
+        return int(preferred_rank(t, entry, class_id, tier, node, shape, resources))
     if t.meta[M_PLACEMENT] == PLACE_FIRST:
         return tier * step
     return int(tier * step - node_score(t, node, shape, resources))

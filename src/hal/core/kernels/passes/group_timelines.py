@@ -217,7 +217,7 @@ def choose_groups_now(t: Tables, entry: int, class_id: int, planned: int) -> Non
         for node in range(t.meta[M_NODES]):
             if t.group_mask[node] >> group & 1:
                 tier = tier_of(t, node, end)
-                keys[count] = rank_for_group(t, entry, tier, 4 * SCORE_ONE, node, shape, resources)
+                keys[count] = rank_for_group(t, entry, one, tier, 4 * SCORE_ONE, node, shape, resources)
                 nodes[count] = node
                 count += 1
         found = take_best(t, one, group, groups, spread, keys, nodes, count, found)

@@ -20,7 +20,7 @@ from hal.core.kernels.nodes.rows import fits
 from hal.core.kernels.passes.earlier_starts import LOOK_SHIFT
 from hal.core.kernels.passes.node_scores import SCORE_ONE, node_score
 from hal.core.kernels.passes.placing import TIER_EXTRA, TIER_FREE, TIER_SHORT
-from hal.core.kernels.passes.preferred import choose_preferred, preferred_rank, prefers
+from hal.core.kernels.passes.preferred import choose_preferred, class_of, preferred_rank, prefers
 from hal.core.kernels.rules.booked import booked_start
 from hal.core.kernels.structures.bounds import leads_on
 from hal.core.kernels.structures.jit import inner
@@ -164,7 +164,7 @@ def choose_now(t: Tables, entry: int, line: int, shape: int, nodes: int, planned
             continue
         tier = tier_of(t, node, end)
         if preferring:
-            ranks[count] = preferred_rank(t, entry, tier, node, shape, resources)
+            ranks[count] = preferred_rank(t, entry, class_of(t, entry), tier, node, shape, resources)
         else:
             score = 0
             if t.meta[M_PLACEMENT] != PLACE_FIRST:

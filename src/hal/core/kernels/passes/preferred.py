@@ -75,9 +75,15 @@ BY_NODE: Final = -1
 
 
 @inlined
+def class_of(t: Tables, entry: int) -> int:
+    """The class of a waiting job; of several groups that of the first one."""
+    return int(t.buckets[t.entries[entry, E_BUCKET], B_CLASS])
+
+
+@inlined
 def own_preference(t: Tables, entry: int) -> int:
     """What a waiting job prefers itself, 0 = nothing."""
-    return int(t.classes[t.buckets[t.entries[entry, E_BUCKET], B_CLASS], C_PREFERENCE])
+    return int(t.classes[class_of(t, entry), C_PREFERENCE])
 
 
 @inlined
@@ -93,15 +99,16 @@ def prefers(t: Tables, entry: int) -> bool:
 
 
 @inner
-def preferred_rank(t: Tables, entry: int, tier: int, node: int, shape: int, resources: int) -> int:
-    """The rank of a node, least first: its tier, then its score with what the preferences add to it."""
+def preferred_rank(t: Tables, entry: int, class_id: int, tier: int, node: int, shape: int, resources: int) -> int:
+    """The rank of a node, least first: its tier, then its score with what the preferences add to it. class_id: the
+    entry's, or that of another group of its job."""
     own = own_preference(t, entry)
     queue = queue_preference(t, entry)
     placement = t.preferences[queue, LIKE_PLACEMENT] - 1
     if placement < 0:
         placement = t.meta[M_PLACEMENT]
     score = score_by(t, placement, node, shape, resources)
-    line = t.classes[t.buckets[t.entries[entry, E_BUCKET], B_CLASS], C_SCORES]
+    line = t.classes[class_id, C_SCORES]
     if placement == PLACE_PLUGIN and line != 0:
         score = t.scores[line - 1, node]
     return int(tier * FAR - score - t.favours[own, node] - t.favours[queue, node])
