@@ -1,8 +1,8 @@
 """Stands in for systemctl on a host of these tests, where no systemd runs: it does what the units say, and no more.
 
 `systemctl.py DIRECTORY VERB [--now] UNIT...`: the directory holds what runs. Of a unit it reads Type, Environment and
-ExecStart, quoted as systemd reads them; a service of `Type=notify` has started when it says READY=1. Timers
-only count as enabled; what they start can be started by name.
+ExecStart, quoted as systemd reads them, and of its own environment where kernels are; a service of `Type=notify` has
+started when it says READY=1. Timers only count as enabled; what they start can be started by name.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def start(directory: Path, unit: str) -> None:
     (variable,) = shlex.split(found["Environment"])
     name, _, value = variable.partition("=")
     words = shlex.split(found["ExecStart"].replace("$$", "$").replace("%%", "%"))
-    environment = {"PATH": os.environ["PATH"], name: value}
+    environment = {"PATH": os.environ["PATH"], "HAL_CACHE": os.environ["HAL_CACHE"], name: value}
     with (directory / f"{unit}.out").open("ab") as output:
         if found["Type"] == "oneshot":
             subprocess.run(words, env=environment, stdout=output, stderr=output, check=True, timeout=DEADLINE_S)

@@ -21,7 +21,8 @@ class Machine:
     """A host with directories of its own where the page names those of the system.
 
     What differs from the page: the places (`PREFIX`, `BIN`, `BACKUPS`, `HAL_HOME`), pip, which takes nothing from
-    elsewhere, and systemctl, which is the one of these tests.
+    elsewhere, systemctl, which is the one of these tests, and kernels, which are compiled already (a first start before
+    they are: `tests/e2e/test_first_start.py`).
     """
 
     def __init__(self, host: Host, shared: Path) -> None:
@@ -48,8 +49,8 @@ class Machine:
         }
         exports = "\n".join(f"export {name}='{value}'" for name, value in settings.items())
         own_units = f"mount --bind {self.own / 'units'} /etc/systemd/system"
-        # The directories of kernels and of this checkout are not those of what is installed.
-        clean = "unset HAL_CACHE NUMBA_CACHE_DIR PYTHONPATH"
+        # The directory of this checkout is not that of what is installed.
+        clean = "unset NUMBA_CACHE_DIR PYTHONPATH"
         process = self.host.start("bash", "-c", f"{own_units}\n{clean}\n{exports}\ncd {self.shared}\n{script}")
         out, err = process.communicate(timeout=3 * DEADLINE_S)
         assert process.returncode == 0, f"{block}\n{out}\n{err}"
