@@ -48,7 +48,8 @@ def why(screen: Screen, job: str, score: bool) -> None:
 
 def _scored(screen: Screen, scores: ScoresInfo) -> None:
     room = "1 node has room" if scores.fits == 1 else f"{scores.fits or 'no'} nodes have room"
-    screen.line(f"placement {scores.placement}: {room} now")
+    of_group = f" for group {scores.group}" if scores.group else ""
+    screen.line(f"placement {scores.placement}: {room}{of_group} now")
     if scores.domains:
         table = [(one.domain, one.level, f"{one.score:.3f}", str(one.fits)) for one in scores.domains]
         screen.table(("DOMAIN", "LEVEL", "SCORE", "NODES"), table)

@@ -310,6 +310,8 @@ class ScoresInfo(View, frozen=True, kw_only=True):
     nodes: list[NodeScoreInfo] = []
     domains: list[DomainScoreInfo] = []
     """Where a policy scores domains and the job is one of several nodes: the best of these."""
+    group: str = ""
+    """Of a job with several groups of nodes the one that this is about, the first; else empty."""
 
 
 class Outcome(View, frozen=True, kw_only=True):

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from hal.core.engine import State, apply, cycle, new_state
 from hal.core.engine.checks.digest import state_digest
-from hal.core.engine.classes import NODE, ClassSpec, Liking, OwnerSpec, Preference, Term
+from hal.core.engine.classes import NODE, ClassSpec, Liking, OwnerSpec, Preference, Term, grouped
 from hal.core.engine.config import EngineConfig
 from hal.core.engine.errors import EngineError
 from hal.core.engine.events import INF, JobsCancelled, JobsSubmitted, NodesChanged, NodeSpec, PlanAssumed, submit_rows
@@ -92,6 +92,18 @@ def test_what_does_not_wait_has_no_nodes_to_choose() -> None:
 def test_where_nothing_has_room_there_is_no_node() -> None:
     found = score_of_nodes(waiting("best-fit", {"cpu": 99_000}), 1, 3)
     assert (found.fits, found.nodes) == (0, ())
+
+
+def test_of_a_job_with_groups_it_is_about_the_first() -> None:
+    """The driver fits on four nodes, what has GPUs on two."""
+    state = new_state(EngineConfig())
+    apply(state, NodesChanged(NODES))
+    parts = [ClassSpec({"cpu": 4_000}, group="driver"), ClassSpec({"gpu": 1_000}, 2, group="gpu")]
+    rows = submit_rows(2)
+    rows["job"], rows["first_task"], rows["class_index"] = 1, (0, 1), (0, 1)
+    apply(state, JobsSubmitted(rows, grouped(parts), (OwnerSpec(),)))
+    found = score_of_nodes(state, 1, 10)
+    assert (found.group, found.fits) == ("driver", 4)
 
 
 def test_nodes_of_a_job_that_is_spread_are_in_the_order_of_the_choice() -> None:

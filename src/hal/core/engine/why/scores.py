@@ -52,7 +52,8 @@ class ScoredNodes(msgspec.Struct, frozen=True):
     placement: by what they are scored; where it is first-fit they are in its order, and it adds 0. fits: how many nodes
     have room for a task now. spread: the level over whose domains the job is spread; those where it has fewest nodes
     come before better ones. domains: the best ones, where a
-    plugin scores them and the job is one of several nodes.
+    plugin scores them and the job is one of several nodes. group: of a job with several groups of nodes, which one all
+    this is about: the first.
     """
 
     placement: str
@@ -60,6 +61,7 @@ class ScoredNodes(msgspec.Struct, frozen=True):
     nodes: tuple[ScoredNode, ...]
     domains: tuple[ScoredDomain, ...] = ()
     spread: str = ""
+    group: str = ""
 
 
 def score_of_nodes(state: State, job: int, limit: int) -> ScoredNodes:
@@ -72,7 +74,10 @@ def score_of_nodes(state: State, job: int, limit: int) -> ScoredNodes:
     slots = first_entries(state, job)
     if not slots.shape[0]:
         raise EngineError(f"job {job} has no waiting task in the engine: nothing of it is to be placed")
-    bucket = int(state.work.entries[int(slots[0]), L.E_BUCKET])
+    slot = int(slots[0])
+    if state.meta[L.M_GROUPS]:
+        slot = int(slots[np.argmin(state.work.entries[slots, L.E_FIRST])])
+    bucket = int(state.work.entries[slot, L.E_BUCKET])
     class_id = int(state.work.buckets[bucket, L.B_CLASS])
     shape = int(state.catalogue.classes[class_id, L.C_SHAPE])
     spec = state.catalogue.class_specs[class_id]
@@ -119,6 +124,7 @@ def score_of_nodes(state: State, job: int, limit: int) -> ScoredNodes:
         ),
         domains=score_of_domains(state, bucket, limit),
         spread=spread,
+        group=spec.group,
     )
 
 

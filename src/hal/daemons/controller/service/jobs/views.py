@@ -224,6 +224,8 @@ class ScoresView(Struct, frozen=True, kw_only=True):
     nodes: list[NodeScoreView]
     domains: list[DomainScoreView]
     """Where a policy scores domains and the job is one of several nodes: the best of these."""
+    group: str
+    """Of a job with several groups of nodes the one that this is about, the first; else empty."""
 
 
 def scores_view(job: int, found: ScoredNodes) -> ScoresView:
@@ -236,8 +238,9 @@ def scores_view(job: int, found: ScoredNodes) -> ScoresView:
         DomainScoreView(domain=one.domain, level=one.level, score=one.score, fits=one.fits) for one in found.domains
     ]
     return ScoresView(
-        job=str(job), placement=found.placement, fits=found.fits, spread=found.spread, nodes=nodes, domains=domains
-    )
+        job=str(job), placement=found.placement, fits=found.fits, spread=found.spread, nodes=nodes, domains=domains,
+        group=found.group,
+    )  # fmt: skip
 
 
 class WhyView(Findings, frozen=True, kw_only=True):
