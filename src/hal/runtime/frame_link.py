@@ -18,8 +18,9 @@ from hal.runtime.sockets import is_trusted_peer, peer_of
 from hal.wire.codec import FrameDecoder, encode
 from hal.wire.frames.conversation import Conversation, F, Frame
 
-READ_BYTES: Final = 1 << 18
-"""Bytes read at once."""
+READ_BYTES: Final = 1 << 16
+"""Bytes read at once. `recv` allocates all of them before it knows how many come; from 128 KiB on, malloc asks the
+kernel for them each time, which takes ten times as long as to read a small frame."""
 BUFFER_BYTES: Final = 1 << 20
 """Asked of the kernel for each direction."""
 _TIMEVAL: Final = struct.Struct("@ll")

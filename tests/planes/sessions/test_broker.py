@@ -33,15 +33,37 @@ def test_the_first_tasks_of_a_function_go_singly() -> None:
 
 
 def test_short_tasks_travel_in_batches_and_long_ones_singly() -> None:
-    """Of 10 µs, 200 fit into the 2 ms of a batch, and two batches into 4 ms; of 1 s, one."""
+    """Of 10 µs, 400 fit into the 4 ms of a batch, and a second batch is sent with it; of 1 s, one."""
     broker = Broker()
     client, worker = Client(broker), Worker(broker)
     client.submit(1_000)
     worker.finish(took_us=10)
-    assert len(worker.arguments) == AHEAD_US // 10
-    assert len(next(iter(worker.runs.values()))[1]) == BATCH_US // 10
-    worker.finish(400, took_us=1_000_000)
+    assert [len(arguments) for _, arguments in worker.runs.values()] == [BATCH_US // 10] * 2
+    worker.finish(len(worker.arguments), took_us=1_000_000)
     assert len(worker.arguments) == 1
+
+
+@pytest.mark.parametrize("took_us", [10, 250, 1_000, 1_010, 1_999])
+def test_a_slot_has_the_next_batch_while_the_results_of_one_travel(took_us: int) -> None:
+    """However tasks fit into a batch, which their slot reports when it ends."""
+    broker = Broker()
+    client, worker = Client(broker), Worker(broker)
+    client.submit(int(10 * BATCH_US / took_us))
+    worker.finish(took_us=took_us)
+    for _ in range(5):
+        first, _next = worker.runs.values()
+        worker.finish(len(first[1]), took_us=took_us)
+
+
+@pytest.mark.parametrize("took_us", [AHEAD_US, 2 * AHEAD_US])
+def test_a_slot_has_nothing_behind_a_task_that_takes_a_while(took_us: float) -> None:
+    """Nor behind one of a function that was not measured: what comes then would wait for it."""
+    broker = Broker()
+    client, worker = Client(broker), Worker(broker)
+    client.submit(10)
+    for _ in range(5):
+        assert len(worker.arguments) == 1
+        worker.finish(took_us=int(took_us))
 
 
 def test_a_small_block_is_shared_among_the_slots() -> None:

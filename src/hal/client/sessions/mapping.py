@@ -67,6 +67,8 @@ class TaskMap:
         self._arrived = threading.Condition()
         self._frames: dict[int, TaskResults] = {}
         """Results that were not taken, by the id of their first task."""
+        self._awaited = -1
+        """Whose result somebody waits for, by the id of the task: others wake nobody."""
         self._blocks: deque[tuple[int, _MapBlock]] = deque()
         """First task of each block of which results were not taken, in order."""
         self._block_tasks = BLOCK_TASKS
@@ -185,9 +187,11 @@ class TaskMap:
         count = len(frame.statuses)
         self._done += count
         self._failed += count - frame.statuses.count(TaskStatus.DONE)
+        task = offset + frame.block + frame.index
         with self._arrived:
-            self._frames[offset + frame.block + frame.index] = frame
-            self._arrived.notify()
+            self._frames[task] = frame
+            if task == self._awaited:
+                self._arrived.notify()
 
     def lose(self, block: _MapBlock, error: BaseException) -> None:
         """There will be no more results of a block."""
@@ -200,6 +204,7 @@ class TaskMap:
         if frame is not None:
             return frame
         with waiting(), self._arrived:
+            self._awaited = task
             while (frame := self._frames.pop(task, None)) is None:
                 if block.lost is not None:
                     raise block.lost

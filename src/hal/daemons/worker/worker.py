@@ -66,7 +66,7 @@ DIAL_FOR_S: Final = 60.0
 DIAL_TRIES: Final = 1_000
 DIAL_PAUSE_S: Final = 0.02
 """A broker that does not listen yet is dialled again so often."""
-FLUSH_S: Final = 0.002
+FLUSH_S: Final = 0.004
 """Results leave when so much time has passed since the last ones left, and at the end of their run."""
 WATCH_S: Final = 0.02
 """How often it looks for a task that has run for too long, while it reads."""

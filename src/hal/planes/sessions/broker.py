@@ -49,14 +49,14 @@ WINDOW_TASKS: Final = 200_000
 """Tasks that a client may have unanswered."""
 WINDOW_BYTES: Final = 256 << 20
 """Bytes of their blocks."""
-BATCH_US: Final = 2_000.0
+BATCH_US: Final = 4_000.0
 """Work of one batch."""
 LEAST_BATCH_US: Final = 100.0
 """Less work than this is not divided among slots: to hand a batch out and to take its results costs about as much."""
-AHEAD_US: Final = 4_000.0
-"""A slot with less expected work than this is sent more."""
-UNKNOWN_US: Final = 4_000.0
-"""Expected of a task of a function that was not measured yet."""
+AHEAD_US: Final = BATCH_US + 1_000.0
+"""A slot with less expected work than this is sent more: it has the next batch while the results of one travel."""
+UNKNOWN_US: Final = AHEAD_US
+"""Expected of a task of a function that was not measured yet: a slot is sent one, and nothing behind it."""
 LEAST_US: Final = 0.5
 """Expected of any task."""
 BATCH_BYTES: Final = 512 << 10
