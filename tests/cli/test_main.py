@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 import os
 import pty
+import socket
 import subprocess
 import sys
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
 
 from hal.cli.main import COMMANDS, root
+from hal.client.addresses.address import Address
 from tests.cli.conftest import Ran, Serve
 from tests.client.scripted_server import as_json, problem
 
@@ -233,6 +236,21 @@ def test_errors_have_the_documented_exit_codes(code: str, status: int, exit_code
     """One line and a hint on stderr, nothing on stdout."""
     serve(lambda asked: problem(status, code, "it is so", "do that"))
     assert hal("queues") == (exit_code, "", "error: it is so\nhint: do that\n")
+
+
+def test_a_command_leaves_no_connection_open(serve: Serve, hal: Hal, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever calls `main` as a function, as tests do hundreds of times, has no connection more afterwards."""
+    connected: list[socket.socket] = []
+    connect = Address.connect
+
+    def watched(self: Address, *args: Any) -> socket.socket:
+        connected.append(connect(self, *args))
+        return connected[-1]
+
+    monkeypatch.setattr(Address, "connect", watched)
+    serve(lambda asked: problem(404, "not-found", "it is so", "do that"))
+    assert hal("queues").code == 3
+    assert [one.fileno() for one in connected] == [-1]
 
 
 def test_unreachable_is_5_and_says_how_to_start(hal: Hal, hal_home: Path) -> None:

@@ -171,8 +171,9 @@ def _write_any_text() -> None:
 
 
 def _run(args: list[str]) -> int:
+    screen = Screen()
     try:
-        code = root.main(args, prog_name="hal", standalone_mode=False, obj=Screen())
+        code = root.main(args, prog_name="hal", standalone_mode=False, obj=screen)
     except _NO_ARGUMENTS as error:
         click.echo(error.format_message(), err=True)
         return exit_codes.USAGE
@@ -189,6 +190,8 @@ def _run(args: list[str]) -> int:
             raise
         at = f": {error.filename}" if error.filename is not None else ""
         return _report(args, "error", f"{error.strerror or error}{at}", "", exit_codes.FAILED)
+    finally:
+        screen.close()
     return code if isinstance(code, int) else exit_codes.OK
 
 

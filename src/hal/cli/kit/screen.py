@@ -65,6 +65,11 @@ class Screen:
 
         return Client(self.address)
 
+    def close(self) -> None:
+        """Close the client's connections, if there are any: who calls `main` as a function goes on without them."""
+        if (client := self.__dict__.get("client")) is not None:
+            client.close()
+
     def line(self, text: str = "") -> None:
         """Print one line of the result, with control characters made visible."""
         print(_printable(text), file=self.out)
