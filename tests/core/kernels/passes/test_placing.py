@@ -20,9 +20,8 @@ from hal.core.kernels.nodes.rows import give_node, reserve_node, settle_counts, 
 from hal.core.kernels.passes.domain_placing import choose_nodes
 from hal.core.kernels.passes.node_scores import SCORE_ONE
 from hal.core.kernels.structures import layout as L
-from hal.core.kernels.structures.jit import kernel
+from hal.core.kernels.structures.jit import plain
 from hal.core.kernels.structures.layout import BLOCK, ROOM_BITS
-from hal.core.kernels.structures.memory import tables
 from tests.examples import examples
 
 NODES = 2 * BLOCK + 40
@@ -47,34 +46,26 @@ steps = st.lists(
 )
 
 
-@kernel
-def _choose(at: Any, shape: int, nodes: int, end: int) -> int:
-    return choose_nodes(tables(at), 0, shape, nodes, end, -1)
+# As plain Python: compiling them by themselves takes 20 s. Compiled they are a part of the kernels that plan, which are
+# compared with a whole pass (test_pass_definition.py).
+_choose, _take_later, _settle, _give, _promise = map(
+    plain, (choose_nodes, take_later, settle_counts, give_node, reserve_node)
+)
 
 
 def choose(state: State, shape: int, nodes: int, end: int, stamp: int) -> list[int]:
     """The nodes that a slice of this stamp chooses, when it has started something already."""
     state.pass_record[L.PASS_STARTS] = 1
     state.pass_record[L.PASS_STAMP] = stamp
-    found = _choose(state.at, shape, nodes, end)
+    found = _choose(state.allocation.tables(), 0, shape, nodes, end, -1)
     return [int(node) for node in state.outputs.start_nodes[:found]]
 
 
-@kernel
-def _take(at: Any, row: int, shape: int) -> None:
-    t = tables(at)
-    take_later(t, row, shape)
-    settle_counts(t)
-
-
-@kernel
-def _give(at: Any, row: int, shape: int) -> None:
-    give_node(tables(at), row, shape)
-
-
-@kernel
-def _promise(at: Any, row: int, place: int) -> None:
-    reserve_node(tables(at), row, place)
+def take(state: State, row: int, shape: int) -> None:
+    """As a start does."""
+    t = state.allocation.tables()
+    _take_later(t, row, shape)
+    _settle(t)
 
 
 @pytest.mark.parametrize("capacities", [CAPACITIES[:1], CAPACITIES])
@@ -105,19 +96,19 @@ def test_best_rows_are_those_of_looking_at_every_row(
         else:
             rows = []
         for row in dict.fromkeys(rows):
-            _take(state.at, row, shape)
+            take(state, row, shape)
             held.append((row, shape))
         if what == "give":
             draw.shuffle(held)
             for row, taken in held[: len(held) // 2]:
-                _give(state.at, row, taken)
+                _give(state.allocation.tables(), row, taken)
             held = held[len(held) // 2 :]
         if what == "promise":
             row = int(draw.integers(0, NODES))
             if state.nodes.rows[row, L.N_RESERVED] < 0:
                 promised[count, : L.Q_EXTRA] = row, int(draw.integers(0, 2))
                 promised[count, L.Q_EXTRA :] = state.nodes.free[row] - state.catalogue.request[:, shape]
-                _promise(state.at, row, count)
+                _promise(state.allocation.tables(), row, count)
                 count += 1
 
 
@@ -145,14 +136,14 @@ def test_first_rows_are_those_of_looking_at_every_row(steps: list[tuple[str, int
             rows = [row for row in range(NODES) if what == "burst" or begin <= row < begin + (3 << ROOM_BITS)]
         for row in rows:
             while fits(state, row, shapes[which]) and CLASSES[which].request and draw.random() < 0.9:
-                _take(state.at, row, shapes[which])
+                take(state, row, shapes[which])
                 held.append((row, shapes[which]))
                 if what == "take":
                     break
         if what == "give":
             draw.shuffle(held)
             for row, taken in held[: len(held) // 2]:
-                _give(state.at, row, taken)
+                _give(state.allocation.tables(), row, taken)
             held = held[len(held) // 2 :]
             stamp += 1
 
