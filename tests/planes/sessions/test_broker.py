@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
+from types import FrameType
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,7 +23,7 @@ from hal.wire.frames.sessions import (
     TaskStatus,
 )
 from tests.examples import examples
-from tests.planes.sessions.wired_broker import Client, Worker, sizes
+from tests.planes.sessions.wired_broker import Client, Worker, check_loads, sizes
 
 DONE = TaskStatus.DONE
 
@@ -211,6 +215,37 @@ def test_a_late_slot_returns_what_it_has_not_begun_to_a_free_one() -> None:
     assert free.finish(3) == [b"2", b"3", b"4"]
 
 
+def test_what_is_asked_after_each_frame_looks_at_few_slots() -> None:
+    """Whether a slot is idle beside work: of a thousand that all want more, and then when one of them is idle."""
+    broker = Broker()
+    client = Client(broker)
+    workers = [Worker(broker) for _ in range(1_000)]
+    client.submit(1)
+    workers[0].finish(took_us=int(AHEAD_US / 2))
+    client.submit(1_000)
+    assert calls_in(lambda: broker.idle_beside_work) < 20
+    workers[0].finish()
+    assert workers[0].slot.idle
+    assert calls_in(lambda: broker.idle_beside_work) < 20
+    assert calls_in(lambda: broker.recall_late(LATE_MS)) < 20
+
+
+def calls_in(work: Callable[[], object]) -> int:
+    """How many functions of Python it calls."""
+    calls = 0
+
+    def count(_frame: FrameType, event: str, _argument: object) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    sys.setprofile(count)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
 def test_a_slot_whose_task_waits_is_sent_others() -> None:
     """It runs them meanwhile; what they were submitted by is lost with it."""
     broker = Broker()
@@ -366,6 +401,7 @@ def test_safety_every_task_is_answered_once_with_its_own_result(data: st.DataObj
                 client = data.draw(st.sampled_from(clients))
                 start = data.draw(st.integers(0, 50))
                 broker.cancel(client.submitter, CancelTasks(ranges=((start, 20),)))
+        check_loads(broker)
     for one in workers:
         one.receive()
         if one.recalled:

@@ -14,7 +14,7 @@ from hal.planes.sessions.pools import Homes, Pool
 from hal.wire.frames.hello import Goodbye
 from hal.wire.frames.sessions import RunTasks, TaskStatus
 from tests.examples import examples
-from tests.planes.sessions.wired_broker import Client, Worker
+from tests.planes.sessions.wired_broker import Client, Worker, check_loads
 
 
 def fresh_runs(worker: Worker) -> list[tuple[str, bool]]:
@@ -262,6 +262,7 @@ def test_safety_keys_and_shapes_lose_no_task_and_keep_their_order(data: st.DataO
             worker.receive()
             if worker.recalled:
                 worker.give_back(now_ms)
+        check_loads(broker)
     for client in clients:
         broker.press(client.submitter, on=False)
     workers += [Worker(broker), Worker(broker, shape="gpu")]

@@ -167,3 +167,12 @@ class Worker:
     def die(self, now_ms: int = 0) -> None:
         self.broker.remove_slot(self.slot, now_ms)
         self.runs.clear()
+
+
+def check_loads(broker: Broker) -> None:
+    """What pools know of their slots is so."""
+    for pool in broker._pools.values():
+        slots = [slot for slot in broker.slots.values() if slot.pool is pool]
+        assert set(pool.idle) == {slot for slot in slots if slot.idle}
+        assert set(pool.laden) == {slot for slot in slots if slot.held_tasks > 1}
+        assert set(pool.hungry) <= set(slots)

@@ -320,6 +320,7 @@ class Broker:
         slot.heard_ms = slot.since_ms = now_ms
         self.slots[slot.number] = slot
         pool.hungry[slot] = None
+        pool.note_load(slot)
         self._share_keys(pool)
         return slot
 
@@ -331,7 +332,7 @@ class Broker:
         Returns: whether tasks wait for that.
         """
         del self.slots[slot.number]
-        slot.pool.hungry.pop(slot, None)
+        slot.pool.remove_slot(slot)
         self._move_out(slot)
         running = next((run for run in slot.runs.values() if not run.waits), None)
         for run in reversed(list(slot.runs.values())):
@@ -449,6 +450,7 @@ class Broker:
 
     def _feed(self, slot: Slot) -> None:
         """A slot has reported: it is sent more if it has little, or leaves if it has nothing and is to leave."""
+        slot.pool.note_load(slot)
         if slot.leaving:
             if not slot.runs and not slot.recalling:
                 self._send(slot.outbox, slot.moves or Goodbye(code=SLOT_RETIRED, reason="it gives its place back"))
@@ -548,29 +550,23 @@ class Broker:
     def recall_late(self, now_ms: int) -> bool:
         """Ask slots that are late for what they have not begun, if others have nothing to do; returns whether to look
         again in a few milliseconds."""
-        idle = self._idle_pools()
         again = False
-        for slot in self.slots.values() if idle else ():
-            if slot.recalling or slot.pool not in idle or slot.held_tasks < 2:
-                continue
-            again = True
-            if now_ms - slot.heard_ms >= LATE_MS:
-                slot.recalling = True
-                slot.pool.hungry.pop(slot, None)
-                self._send(slot.outbox, RecallTasks())
+        for pool in self._pools.values():
+            for slot in pool.laden if pool.has_idle_slot else ():
+                if slot.recalling:
+                    continue
+                again = True
+                if now_ms - slot.heard_ms >= LATE_MS:
+                    slot.recalling = True
+                    pool.hungry.pop(slot, None)
+                    self._send(slot.outbox, RecallTasks())
         return again
 
     @property
     def idle_beside_work(self) -> bool:
-        """Whether a slot has nothing to do while another one has more than it runs."""
-        idle = self._idle_pools()
-        return bool(idle) and any(slot.pool in idle and slot.held_tasks > 1 for slot in self.slots.values())
-
-    def _idle_pools(self) -> list[Pool]:
-        """Shapes of which a slot has nothing to do, and for which nothing waits."""
-        return [
-            pool for pool in self._pools.values() if not pool.waiting_tasks and any(slot.idle for slot in pool.hungry)
-        ]
+        """Whether a slot has nothing to do while another one has more than it runs. O(shapes): it is asked after each
+        frame."""
+        return any(pool.laden and pool.has_idle_slot for pool in self._pools.values())
 
     def retire(self, keep: int, shape: str = "") -> None:
         """Of all slots of a shape but `keep` tell those to leave that have no task, those first that leave first
@@ -693,6 +689,7 @@ class Broker:
         if slot.idle:
             slot.heard_ms = now_ms
         slot.runs[run.number] = run
+        slot.pool.note_load(slot)
         slot.expected_us += expected
         if slot.expected_us >= AHEAD_US:
             del slot.pool.hungry[slot]

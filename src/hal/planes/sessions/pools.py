@@ -25,10 +25,12 @@ class Pool:
         busy_keys: keys with tasks that have not ended.
         hungry: slots that are sent more work if there is any, in the order in which it is their turn; always empty for
             the pool of one slot.
+        idle: its slots that have nothing to run; always empty for the pool of one slot, as is the next one.
+        laden: its slots that have more than they run.
         slot: whose pool it is; None: it is that of a shape.
     """
 
-    __slots__ = ("busy_keys", "hungry", "shape", "slot", "unanswered", "waiting_tasks")
+    __slots__ = ("busy_keys", "hungry", "idle", "laden", "shape", "slot", "unanswered", "waiting_tasks")
 
     def __init__(self, shape: str = "", slot: Slot | None = None) -> None:
         self.shape = shape
@@ -37,6 +39,31 @@ class Pool:
         self.unanswered = 0
         self.busy_keys = 0
         self.hungry: OrderedDict[Slot, None] = OrderedDict()
+        self.idle: dict[Slot, None] = {}
+        self.laden: dict[Slot, None] = {}
+
+    def note_load(self, slot: Slot) -> None:
+        """One of its slots has got tasks, or has reported some."""
+        held = slot.held_tasks
+        if held:
+            self.idle.pop(slot, None)
+        else:
+            self.idle[slot] = None
+        if held > 1:
+            self.laden[slot] = None
+        else:
+            self.laden.pop(slot, None)
+
+    def remove_slot(self, slot: Slot) -> None:
+        """One of its slots is gone."""
+        for slots in (self.hungry, self.idle, self.laden):
+            slots.pop(slot, None)
+
+    @property
+    def has_idle_slot(self) -> bool:
+        """Whether one of its slots would run something, and nothing waits. O(1): idle slots that get nothing are about
+        to leave."""
+        return not self.waiting_tasks and any(slot in self.hungry for slot in self.idle)
 
 
 class Home:
