@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -376,10 +377,32 @@ def test_submitting_again_under_the_same_key_submits_once(client: Client) -> Non
 
 def test_dry_run_stores_nothing(hal: Hal, client: Client) -> None:
     """And refuses what a submission would refuse."""
-    before = next(client.jobs(limit=1)).id
+    before = [job.id for job in client.jobs(limit=1)]
     assert hal("submit", "--dry-run", "--", "true").code == 0
     assert hal("submit", "--dry-run", "-N", "9", "--", "true").code == 2
-    assert next(client.jobs(limit=1)).id == before
+    assert [job.id for job in client.jobs(limit=1)] == before
+
+
+def test_a_dry_run_says_when_a_job_would_start(hal: Hal, client: Client) -> None:
+    """At once; behind what fills the nodes, when that is to end; later than it may begin; never by itself."""
+    assert hal("submit", "--dry-run", "-c", "0.5", "--", "true").out.endswith("it would start at once\n")
+    cpus = sum(node.capacity["cpu"] for node in client.nodes()) // 1_000
+    names = [node.name for node in client.nodes()]
+    each = int(cpus // len(names))
+    full = client.submit(["sleep", "600"], nodes=len(names), cpus=each, walltime="1h")
+    until(lambda: full.refresh().state == "running", "it does not run")
+    asked = ("-c", each, "-N", len(names), "-t", "5m")
+    ran = hal("submit", "--dry-run", *asked, "--", "true").out
+    assert re.search(r"  it would start in (1h|59m\d+s), .* UTC \(the engine played forward by walltimes", ran), ran
+    ran = hal("submit", "--dry-run", *asked, "-a", "5", "--begin", "now+2h", "--", "true").out
+    assert re.search(r"  its first task would start in (2h|1h59m\d+s), ", ran), ran
+    for words, text in ((("--hold",), "it is held until"), (("--after", full.id), "it waits for other jobs")):
+        assert text in hal("submit", "--dry-run", *asked, *words, "--", "true").out
+    found = client.dry_run([{"command": ["true"], "nodes": len(names), "request": {"cpu": each}}] * 2).forecasts
+    assert [(one.now, one.starts_at_ms is None) for one in found] == [(False, False), (False, True)]
+    assert client.dry_run([{"command": ["true"]}] * 9).forecasts == ()
+    full.cancel()
+    full.wait(DEADLINE_S)
 
 
 BAD = [

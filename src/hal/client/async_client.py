@@ -30,7 +30,7 @@ from hal.client.flows.steps import (
     removed,
 )
 from hal.client.rest import calls
-from hal.client.rest.calls import Call, Page
+from hal.client.rest.calls import Call, Page, Submitted
 from hal.client.rest.feed_calls import EndedAttemptInfo, attempt_filters
 from hal.client.rest.outcome import ids_of
 from hal.client.rest.views import (
@@ -166,14 +166,27 @@ class AsyncClient:
         Raises:
             SpecError: it would be refused.
         """
+        return list((await self.dry_run(what, **options)).warnings)
+
+    async def dry_run(
+        self, what: str | Sequence[str] | SpecLike | Sequence[SpecLike], **options: Unpack[JobOptions]
+    ) -> Submitted:
+        """Do all that `submit` would do, without submitting it.
+
+        The answer has `warnings`, as of `check`, and for up to eight jobs `forecasts`: when each would start, in their
+        order.
+
+        Raises:
+            SpecError: it would be refused.
+        """
         from hal.client.submission import sort_out
 
         submission = sort_out(what, options, environ=os.environ, workdir=os.getcwd())
         if any(spec.ship for spec in submission.specs):
             from hal.client.flows.shipping import submitted
 
-            return list((await self.drive(submitted(submission.specs, key=None, dry_run=True))).warnings)
-        return list((await self.call(calls.submit(submission.specs, dry_run=True))).warnings)
+            return await self.drive(submitted(submission.specs, key=None, dry_run=True))
+        return await self.call(calls.submit(submission.specs, dry_run=True))
 
     async def job(self, job_id: str | int) -> AsyncJob:
         """Find a job by its id.

@@ -59,6 +59,11 @@ class PendingModel:
     def look(self, job: int, now_ms: int, elsewhere: Sequence[Elsewhere]) -> Outlook | None:
         return None
 
+    def foresee(
+        self, submitted: Sequence[Event], jobs: Sequence[int], now_ms: int
+    ) -> tuple[dict[int, int], int] | None:
+        return None
+
     def apply(self, event: Event) -> None:
         match event:
             case JobsSubmitted():

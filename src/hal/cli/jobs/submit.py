@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +19,7 @@ from hal.cli.kit.command import COMMON, pass_screen
 from hal.cli.kit.screen import Screen
 
 if TYPE_CHECKING:
-    from hal.core.model import JobSpec
+    from hal.core.model import Forecast, JobSpec
 
 _FOR_FILES = frozenset({"files", "kind", "settings", "dry_run", "waits", "env", "export_all", "no_sbatch"})
 """Parameters that have a meaning for job files."""
@@ -75,8 +77,11 @@ def submit(
     printed one a line.
     """
     specs = specs_given(ctx, screen, files, kind, settings, with_groups(ctx, given), foreign=not no_sbatch)
+    forecasts: Sequence[Forecast] = ()
     if dry_run or any(spec.wait_for_change for spec in specs):
-        for warning in screen.client.check(specs):
+        tried = screen.client.dry_run(specs)
+        forecasts = tried.forecasts
+        for warning in tried.warnings:
             screen.note(warning)
     if dry_run:
         from hal.core.model import to_plain
@@ -84,8 +89,10 @@ def submit(
         if screen.plain:
             screen.emit([to_plain(spec) for spec in specs])
         else:
-            for spec in specs:
+            for spec, forecast in zip_longest(specs, forecasts):
                 screen.line(_summary(spec))
+                if forecast is not None:
+                    screen.line(f"  {_start(forecast, spec)}")
             screen.note("nothing was submitted")
         return exit_codes.OK
     jobs = screen.client.submit(specs, progress=not screen.plain)
@@ -253,3 +260,17 @@ def _summary(spec: JobSpec) -> str:
     if spec.has_base:
         gang = f" on each of {spec.nodes} to {spec.nodes + spec.extensions} nodes"
     return f"{what}{gang}, walltime {limit(spec.walltime)}, queue {spec.queue}"
+
+
+def _start(forecast: Forecast, spec: JobSpec) -> str:
+    """When it would start, and what that rests on."""
+    from hal.cli.kit.formats import instant
+    from hal.core.model.units import format_wait
+
+    it = "its first task" if spec.tasks > 1 else "it"
+    if forecast.now:
+        return f"{it} would start at once"
+    if forecast.starts_at_ms is None:
+        return forecast.basis
+    wait = format_wait(max(forecast.starts_at_ms - round(time.time() * 1000), 0))
+    return f"{it} would start in {wait}, {instant(forecast.starts_at_ms)} ({forecast.basis})"

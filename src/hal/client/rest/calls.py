@@ -35,7 +35,7 @@ from hal.client.rest.views import (
 )
 from hal.client.transport.exchange import Answer, Request
 from hal.client.transport.problems import error_from_answer
-from hal.core.model import InternalError, SpecError, shown, to_json
+from hal.core.model import Forecast, InternalError, SpecError, shown, to_json
 
 if TYPE_CHECKING:
     from hal.core.model import JobSpec
@@ -117,6 +117,7 @@ class Submitted(msgspec.Struct, frozen=True, kw_only=True):
     ids: tuple[str, ...] = ()
     jobs: tuple[JobInfo, ...] = ()
     warnings: tuple[str, ...] = ()
+    forecasts: tuple[Forecast, ...] = ()
 
 
 def submit(specs: Sequence[JobSpec], *, dry_run: bool = False, key: str | None = None) -> Call[Submitted]:

@@ -75,7 +75,7 @@ if TYPE_CHECKING:
         readable_amount,
         resource_name,
     )
-    from hal.core.model.verdict import Findings, Never, Outlook, Reason, Sooner, Verdict, short_reason
+    from hal.core.model.verdict import Findings, Forecast, Never, Outlook, Reason, Sooner, Verdict, short_reason
 
 _HOMES = {
     "array": ("ArrayRange",),
@@ -173,6 +173,7 @@ _HOMES = {
     ),
     "verdict": (
         "Findings",
+        "Forecast",
         "Never",
         "Outlook",
         "Reason",
@@ -199,6 +200,7 @@ __all__ = [
     "EventKind",
     "Failed",
     "Findings",
+    "Forecast",
     "GatePhase",
     "GatePolicy",
     "HALError",

@@ -87,6 +87,18 @@ class Outlook(Struct, frozen=True, kw_only=True):
     started: bool
 
 
+class Forecast(Struct, frozen=True, kw_only=True):
+    """When a job would start that is not submitted yet."""
+
+    starts_at_ms: int | None = None
+    """When its first task would start, or the instant before which it does not; None: nothing that ends or opens as
+    planned lets it start, or it was not tried."""
+    basis: str = ""
+    """What the instant rests on, or why there is none; the words of `hal why`."""
+    now: bool = False
+    """Whether it would start at once."""
+
+
 class Findings(Struct, frozen=True, kw_only=True):
     """The answer to 'why is it not running?': produced by the engine, returned by REST, read by clients."""
 

@@ -15,7 +15,7 @@ from hal.core.engine.config import EngineConfig
 from hal.core.engine.events import Event
 from hal.core.engine.plan import Plan, Rows, StartRows
 from hal.core.interfaces.admit import Admit
-from hal.core.model import EventKind, HALError, JobSpec, Never, NodeState, TaskState, Verdict
+from hal.core.model import EventKind, Forecast, HALError, JobSpec, Never, NodeState, TaskState, Verdict
 from hal.core.model.eviction import Evict
 from hal.core.model.offer import Offer
 from hal.core.model.policy import Policy
@@ -27,7 +27,17 @@ from hal.planes.tasks.attempts import allocation, gate_reports, preemption, read
 from hal.planes.tasks.attempts.booking_ends import end_with_bookings
 from hal.planes.tasks.attempts.preemption import Moves
 from hal.planes.tasks.engine.view import EngineView
-from hal.planes.tasks.jobs import commands, evictions, packs, removal, replacements, requeues, tallies, updates
+from hal.planes.tasks.jobs import (
+    commands,
+    evictions,
+    foreseeing,
+    packs,
+    removal,
+    replacements,
+    requeues,
+    tallies,
+    updates,
+)
 from hal.planes.tasks.jobs.explanation import brief_reasons, never_of, why
 from hal.planes.tasks.jobs.patches import JobPatch
 from hal.planes.tasks.jobs.placement import Placement, placement_of
@@ -270,6 +280,10 @@ class TaskPlane:
     ) -> Work[Updated]:
         """`update`, in slices."""
         return updates.update(self._table, self._engine, job, patch, by, now_ms, ended)
+
+    def foresee(self, jobs: Sequence[LiveJob], now_ms: int) -> list[Forecast]:
+        """See `foreseeing.foresee`."""
+        return foreseeing.foresee(self._table, self._engine, jobs, now_ms)
 
     def previewing(
         self, job: int, patch: JobPatch, by: Submitter, now_ms: int, ended: Mapping[int, EndedJob] | None = None

@@ -43,13 +43,18 @@ def busy(jobs: list[tuple[int, int, int, int]], config: EngineConfig) -> State:
     state = new_state(config)
     scheduler = Scheduler(state, Starts())
     scheduler.feed(NodesChanged(NODES))
-    rows = submit_rows(len(jobs))
-    rows["job"] = np.arange(1, len(jobs) + 1)
-    rows["class_index"], rows["owner_index"], rows["priority"], hours = zip(*jobs, strict=True)
-    rows["walltime_ms"] = np.array(hours) * HOUR_MS
-    scheduler.feed(JobsSubmitted(rows, CLASSES, OWNERS))
+    scheduler.feed(submission(jobs))
     scheduler.run(0)
     return state
+
+
+def submission(jobs: list[tuple[int, int, int, int]], first: int = 1) -> JobsSubmitted:
+    """These jobs, numbered from `first` on."""
+    rows = submit_rows(len(jobs))
+    rows["job"] = np.arange(first, first + len(jobs))
+    rows["class_index"], rows["owner_index"], rows["priority"], hours = zip(*jobs, strict=True)
+    rows["walltime_ms"] = np.array(hours) * HOUR_MS
+    return JobsSubmitted(rows, CLASSES, OWNERS)
 
 
 def spec_of(state: State, class_id: int) -> ClassSpec:

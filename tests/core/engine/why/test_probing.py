@@ -24,7 +24,7 @@ from hal.core.model.units import Duration, parse_duration
 from hal.core.model.verdict import Sooner
 from tests.core.engine.clusters import Starts
 from tests.core.engine.rules.test_limits import HOUR_MS, cluster, end, job
-from tests.core.engine.why.test_foresight import JOBS, busy
+from tests.core.engine.why.test_foresight import JOBS, busy, submission
 from tests.examples import examples
 
 
@@ -213,6 +213,51 @@ def test_the_forecast_comes_true_when_walltimes_do(
             assert began[number] == seen.starts_at_ms
         else:
             assert number not in began
+
+
+@settings(max_examples=examples(60))
+@given(jobs=JOBS, new=JOBS, backfill=st.sampled_from(list(Backfill)), order=st.sampled_from(["fcfs", "priority"]))
+def test_what_is_foreseen_of_jobs_is_what_is_foreseen_once_they_are_submitted(
+    jobs: list[tuple[int, int, int, int]], new: list[tuple[int, int, int, int]], backfill: Backfill, order: str
+) -> None:
+    """All of them at once; the question changes nothing."""
+    config = EngineConfig(order=order, backfill=backfill, policy=Policy())
+    state = busy(jobs, config)
+    submitted = submission(new, first=len(jobs) + 1)
+    numbers = submitted.rows["job"].tolist()
+    before = state_digest(state), state.version
+    prober = Prober()
+    foreseen = prober.foresee(state, (submitted,), numbers, 0)
+    assert (state_digest(state), state.version) == before
+    assert foreseen is not None
+    starts, last_ms = foreseen
+    assert prober.foresee(state, (submitted,), numbers, 0) == foreseen
+    scheduler = Scheduler(state, Starts())
+    scheduler.feed(submitted)
+    scheduler.run(0)
+    at_once = {int(run["job"]) for run in running(state)}
+    waiting = {int(entry["job"]) for entry in pending(state)}
+    for number in numbers:
+        assert (starts.get(number) == 0) == (number in at_once)
+        seen = prober.look(state, number, 0) if number in waiting else None
+        if seen is not None and seen.started:
+            assert starts[number] == seen.starts_at_ms <= last_ms
+        elif seen is not None:
+            assert number not in starts
+
+
+def test_nothing_is_foreseen_where_no_node_comes_free() -> None:
+    """What runs has no walltime; and 200 jobs that end do not hide that one may start later."""
+    state, _sink, scheduler = cluster(Policy())
+    scheduler.feed(job(1, 8))
+    scheduler.run(0)
+    assert Prober().foresee(state, (job(2, 8),), (2,), 0) == ({}, INF)
+    assert Prober().foresee(state, (job(2, 8, eligible_ms=5, walltime_ms=HOUR_MS),), (2,), 0) == ({}, INF)
+    state, _sink, scheduler = cluster(Policy(), cpus=1)
+    for number in range(1, 301):
+        scheduler.feed(job(number, walltime_ms=HOUR_MS))
+    scheduler.run(0)
+    assert Prober().foresee(state, (job(301, walltime_ms=HOUR_MS),), (301,), 0) == ({}, MOST_INSTANTS * HOUR_MS)
 
 
 def test_what_a_long_queue_hides_is_told_as_a_bound() -> None:

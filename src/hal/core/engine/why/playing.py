@@ -1,4 +1,4 @@
-"""When a waiting job will start if walltimes are true and nobody submits anything: the engine played forward.
+"""When waiting jobs will start if walltimes are true and nobody submits anything: the engine played forward.
 
 Works on a copy of a state, which it uses up. Bounded: MOST_INSTANTS instants, and fewer where many buckets wait, so
 that an answer takes milliseconds; what does not start by then starts at the last instant played, or later.
@@ -7,11 +7,12 @@ that an answer takes milliseconds; what does not start by then starts at the las
 from __future__ import annotations
 
 import heapq
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import numpy as np
 
-from hal.core.engine.events import END, INF, AttemptsEnded
+from hal.core.engine.events import END, INF, AttemptsEnded, Event
 from hal.core.engine.plan import Plan
 from hal.core.engine.scheduler import Scheduler
 from hal.core.engine.state import State
@@ -34,25 +35,38 @@ Attempt = tuple[int, int, int, int]
 class Played:
     """A copy that goes on by itself: what runs ends when it is planned to, what can start does."""
 
-    def __init__(self, shadow: State, job: int) -> None:
+    def __init__(self, shadow: State, jobs: Iterable[int], events: Sequence[Event] = ()) -> None:
+        """Args:
+        shadow: a copy of the state.
+        jobs: those that are to start.
+        events: what happens to the copy first.
+        """
         self._state = shadow
-        self._job = job
-        self._scheduler = Scheduler(shadow, self, learns=False)
-        self._started = False
+        self._waited = set(jobs)
+        self._now_ms = 0
+        self.starts: dict[int, int] = {}
+        """When each of the jobs has started, as far as it has."""
+        self.is_over = False
+        """Whether nothing is left that would end, open or become eligible."""
         self._instants = _instants(shadow)
+        self._scheduler = Scheduler(shadow, self, learns=False)
+        for event in events:
+            self._scheduler.feed(event)
 
     def until_start(self, now_ms: int) -> tuple[int, bool]:
-        """The instant at which the job starts, and True; or the last instant played, and False."""
+        """The instant at which the last of the jobs starts, and True; or the last instant played, and False."""
+        self._now_ms = now_ms
         wake = self._scheduler.run(now_ms, MAX_SLICES).wake_ms
         ends = _ends(self._state, self._instants)
         heapq.heapify(ends)
         for _ in range(self._instants):
-            if self._started:
+            if not self._waited:
                 break
             due = max(min(ends[0][0] if ends else INF, wake), now_ms + 1)
             if due >= INF:
+                self.is_over = True
                 break
-            now_ms = due
+            self._now_ms = now_ms = due
             ended = []
             while ends and ends[0][0] <= due:
                 ended.append(heapq.heappop(ends))
@@ -61,11 +75,13 @@ class Played:
             wake = self._scheduler.run(due, MAX_SLICES).wake_ms
             for begun in _ends(self._state, self._instants, since=due):
                 heapq.heappush(ends, begun)
-        return now_ms, self._started
+        return now_ms, not self._waited
 
     def accept(self, plan: Plan) -> None:
         """See `hal.core.engine.scheduler.Sink`."""
-        self._started = self._started or bool((plan.starts["job"] == self._job).any())
+        begun = self._waited.intersection(plan.starts["job"].tolist()) if self._waited else ()
+        self.starts.update(dict.fromkeys(begun, self._now_ms))
+        self._waited.difference_update(begun)
 
 
 def can_play(state: State) -> bool:

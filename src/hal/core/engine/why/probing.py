@@ -16,7 +16,7 @@ import numpy as np
 from hal.core.engine.applying import apply
 from hal.core.engine.classes import ClassSpec, Elsewhere, OwnerSpec
 from hal.core.engine.errors import PolicyFault
-from hal.core.engine.events import JobsCancelled, JobsSubmitted, StartsRefused, submit_rows
+from hal.core.engine.events import INF, Event, JobsCancelled, JobsSubmitted, StartsRefused, submit_rows
 from hal.core.engine.plan import Plan
 from hal.core.engine.scheduler import Scheduler
 from hal.core.engine.state import State
@@ -64,8 +64,25 @@ class Prober:
         sooner = questions.ask(elsewhere)
         starts_at_ms, started = now_ms, False
         if can_play(state):
-            starts_at_ms, started = Played(self._copy(state), job).until_start(now_ms)
+            starts_at_ms, started = Played(self._copy(state), (job,)).until_start(now_ms)
         return Outlook(sooner=sooner, starts_at_ms=starts_at_ms, started=started)
+
+    def foresee(
+        self, state: State, submitted: Sequence[Event], jobs: Sequence[int], now_ms: int
+    ) -> tuple[dict[int, int], int] | None:
+        """When jobs that are not submitted would start if these events submitted them now, as far as they would.
+
+        With it the last instant that was played, INF where nothing would happen afterwards. None where nothing was
+        tried: too much waits, or a plugin gave no answer.
+        """
+        if int(state.meta[L.M_ENTRIES]) > MAX_WAITING or not can_play(state):
+            return None
+        try:
+            played = Played(self._copy(state), jobs, submitted)
+            last_ms, _all = played.until_start(now_ms)
+        except PolicyFault:
+            return None
+        return played.starts, INF if played.is_over else last_ms
 
     def _copy(self, state: State) -> State:
         """A copy that takes nothing back from others: that could not be undone between two questions."""

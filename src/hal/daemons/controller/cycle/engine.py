@@ -215,6 +215,12 @@ class Engine:
         """What would let the job start now, and when it starts as it is."""
         return self._prober.look(self.state, job, now_ms, elsewhere)
 
+    def foresee(
+        self, submitted: Sequence[Event], jobs: Sequence[int], now_ms: int
+    ) -> tuple[dict[int, int], int] | None:
+        """When jobs would start if they were submitted now."""
+        return self._prober.foresee(self.state, submitted, jobs, now_ms)
+
     def wants_version(self) -> str:
         """Name the wants as they are: another name after every change."""
         return f"{self._begun}-{wants_version(self.state)}"

@@ -9,6 +9,7 @@ from collections.abc import Sequence, Set
 from typing import Protocol
 
 from hal.core.engine.classes import ClassSpec, Elsewhere
+from hal.core.engine.events import Event
 from hal.core.model import Never, Outlook, Verdict
 
 
@@ -39,3 +40,9 @@ class EngineView(Protocol):
 
         elsewhere: the job in other queues.
         """
+
+    def foresee(
+        self, submitted: Sequence[Event], jobs: Sequence[int], now_ms: int
+    ) -> tuple[dict[int, int], int] | None:
+        """When each of these jobs would start if they were submitted now, as far as that is foreseen, and how far that
+        is: INF where nothing happens afterwards. None: takes too long."""

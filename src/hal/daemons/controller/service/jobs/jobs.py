@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from hal.core.engine.errors import EngineError, PolicyFault
 from hal.core.model import (
     ConflictError,
+    Forecast,
     JobSpec,
     NotFoundError,
     OverloadedError,
@@ -107,6 +108,8 @@ class Submitted(Struct, frozen=True, kw_only=True):
     jobs: list[JobView]
     dry_run: bool = False
     warnings: list[str] = []
+    forecasts: list[Forecast] = []
+    """Of a dry run of few jobs: when each would start."""
 
 
 def _state_runs(store: Store, job: int, start: int, end: int) -> tuple[list[tuple[TaskState | None, int]], int]:
@@ -179,9 +182,11 @@ class Jobs:
                 if pace.over():
                     yield
             warnings = yield from self._warnings(jobs, now_ms)
-            if dry_run:
-                yield from emptied(jobs)
-            return Submitted(ids=[] if dry_run else ids, jobs=views, dry_run=dry_run, warnings=warnings)
+            if not dry_run:
+                return Submitted(ids=ids, jobs=views, warnings=warnings)
+            forecasts = plane.foresee(jobs, now_ms)
+            yield from emptied(jobs)
+            return Submitted(ids=[], jobs=views, dry_run=True, warnings=warnings, forecasts=forecasts)
 
         return await self._answer_knowing(work, ended)
 
