@@ -9,11 +9,31 @@ import time
 
 import hal
 
+SPREAD_S = 120.0
+"""So long tasks may take to reach all hosts; a host that is down would be waited for without end."""
+
 
 def where(number: int) -> tuple[int, str]:
     """The square of a number, and on which host this is."""
     time.sleep(0.01)
     return number * number, os.uname().nodename
+
+
+class Hosts(set[str]):
+    """Where tasks have run."""
+
+    def __init__(self, least: int = 3) -> None:
+        super().__init__()
+        self._least = least
+        self._until_s = time.monotonic() + SPREAD_S
+
+    def are_too_few(self) -> bool:
+        """Whether tasks are to run on more of them; ends the program if they have not for too long."""
+        if len(self) >= self._least:
+            return False
+        if time.monotonic() > self._until_s:
+            sys.exit(f"tasks have run on {sorted(self)} only")
+        return True
 
 
 def spread(slots: int, name: str, shards: int = 1, least: int = 3) -> None:
@@ -22,9 +42,9 @@ def spread(slots: int, name: str, shards: int = 1, least: int = 3) -> None:
         hal.connect() as client,
         client.session(slots=slots, cpus=1, memory="32MiB", name=name, shards=shards) as session,
     ):
-        hosts: set[str] = set()
+        hosts = Hosts(least)
         right = True
-        while len(hosts) < least:
+        while hosts.are_too_few():
             found = list(session.map(where, range(100)))
             right = right and [square for square, _ in found] == [number * number for number in range(100)]
             hosts |= {host for _, host in found}
@@ -58,8 +78,9 @@ def find() -> None:
 def long() -> None:
     """While a host is lost."""
     with hal.connect() as client, client.session(slots=6, cpus=1, memory="32MiB", name="long") as session:
-        while len({host for _, host in session.map(where, range(100))}) < 3:
-            pass
+        hosts = Hosts()
+        while hosts.are_too_few():
+            hosts |= {host for _, host in session.map(where, range(100))}
         futures = [session.submit(where, number) for number in range(3_000)]
         sys.stdout.write("all\n")
         sys.stdout.flush()
@@ -71,8 +92,9 @@ def durable() -> None:
     """Submit tasks to a durable session, and stay until this machine is lost."""
     with hal.connect() as client:
         session = client.session(slots=6, cpus=1, memory="32MiB", name="deep", durable=True)
-        while len({host for _, host in session.map(where, range(100))}) < 3:
-            pass
+        hosts = Hosts()
+        while hosts.are_too_few():
+            hosts |= {host for _, host in session.map(where, range(100))}
         futures = [session.submit(where, number) for number in range(2_000)]
         assert futures[0].result()[0] == 0
         sys.stdout.write("all\n")
@@ -86,8 +108,8 @@ def resume() -> None:
     """Open it again: what was not received is there, once, and new tasks run on all hosts."""
     with hal.connect() as client, client.session(slots=6, cpus=1, memory="32MiB", name="deep", durable=True) as session:
         found = [future.result()[0] for future in session.recovered]
-        hosts: set[str] = set()
-        while len(hosts) < 3:
+        hosts = Hosts()
+        while hosts.are_too_few():
             hosts |= {host for _, host in session.map(where, range(100))}
     squares = {number * number for number in range(2_000)}
     say({"right": len(found) == len(set(found)) and set(found) <= squares, "some": bool(found)})
@@ -95,11 +117,11 @@ def resume() -> None:
 
 def large() -> None:
     """Arguments, results and shared values over 1 MiB, on all hosts."""
-    hosts: set[str] = set()
+    hosts = Hosts()
     right = True
     with hal.connect() as client, client.session(slots=6, cpus=1, memory="64MiB", name="large") as session:
         shared = session.put(bytes(range(256)) * 20_000)
-        while len(hosts) < 3:
+        while hosts.are_too_few():
             given = [bytes([number]) * 3_000_000 for number in range(12)]
             for number, (result, host) in enumerate(session.map(doubled, given, [shared] * 12)):
                 hosts.add(host)
