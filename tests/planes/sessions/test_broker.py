@@ -12,7 +12,10 @@ from hypothesis import strategies as st
 
 from hal.core.model.errors import OverloadedError, SpecError
 from hal.planes.sessions.broker import AHEAD_US, BATCH_US, LATE_MS, LEAST_BATCH_US, MAX_LOSSES, Broker
+from hal.wire.codec import FrameDecoder, encode
 from hal.wire.frames.sessions import (
+    MAX_NEEDS,
+    SESSIONS,
     CancelTasks,
     DropObjects,
     StoreObject,
@@ -304,6 +307,24 @@ def test_a_client_that_left_costs_nothing_more() -> None:
     stays.submit(1)
     assert worker.finish(10) == [b"0", b"0"]
     assert len(stays.answers()) == 1
+
+
+def test_a_client_that_left_with_many_objects_ends_no_worker() -> None:
+    """It is told to forget them by frames that it understands."""
+    broker = Broker()
+    client, worker = Client(broker), Worker(broker)
+    refs = [client.function + 1 + number for number in range(MAX_NEEDS + 10)]
+    for ref in refs:
+        broker.store_object(client.submitter, StoreObject(ref=ref, data=b"x"))
+    for needs in (refs[:MAX_NEEDS], refs[MAX_NEEDS:]):
+        first, client.submitted = client.submitted, client.submitted + 1
+        frame = SubmitTasks(first=first, function=client.function, needs=tuple(needs), sizes=sizes(1), payload=b"x")
+        broker.submit(client.submitter, frame, 0)
+        worker.finish()
+    broker.remove_submitter(client.submitter)
+    sent = FrameDecoder(SESSIONS).feed(b"".join(encode(frame) for frame in worker.outbox.frames))
+    dropped = [ref for frame in sent if isinstance(frame, DropObjects) for ref in frame.refs]
+    assert sorted(dropped) == [client.function, *refs]
 
 
 def test_a_block_is_confirmed_unless_results_were_sent() -> None:

@@ -67,6 +67,7 @@ class Session:
     def come(self, key: str) -> tuple[DurableClient, Outbox]:
         outbox = Outbox()
         client = self.clients.open(key)
+        self.clients.take_over(client, outbox)
         client.attach(outbox)
         return client, outbox
 
@@ -145,7 +146,7 @@ def test_results_that_nobody_fetches_hold_tasks_up(
         assert 20 < client.kept_bytes < 30
         assert session.clients.attached
         session.clients.receive(client, CancelTasks(ranges=((90, 10),)), 0)
-        client.outbox = None
+        client.owner = client.outbox = None
         assert not session.clients.attached
         assert session.clients.keeps_results
         await runtime.sleep(1_000)
@@ -259,3 +260,70 @@ def test_a_client_that_left_is_forgotten(host: tuple[VirtualWorld, VirtualHost])
 
     world.run(drive())
     assert seen == [0]
+
+
+def test_a_client_that_went_before_it_was_told_what_is_kept_is_not_connected(
+    host: tuple[VirtualWorld, VirtualHost],
+) -> None:
+    """Its session would stay for ever. Another process is the client afterwards, and is told."""
+    world, machine = host
+    seen: list[object] = []
+
+    async def main(runtime: Runtime) -> None:
+        session = Session(runtime, runtime.open_directory(runtime.paths.root / "journal"))
+        await session.begin()
+        client, gone = session.come("c")
+        session.clients.detach(client, gone)
+        await runtime.sleep(1_000)
+        seen.append(session.clients.attached)
+        _, first = session.come("c")
+        _, outbox = session.come("c")
+        session.clients.detach(client, first)
+        await runtime.sleep(1_000)
+        seen.append(session.clients.attached)
+        seen.append(client.outbox is outbox)
+
+    async def drive() -> None:
+        await world.start(machine, "broker", main).wait()
+
+    world.run(drive())
+    assert seen == [False, True, True]
+
+
+@pytest.mark.parametrize("replaced", [True, False])
+def test_an_object_of_which_a_part_came_is_sent_again_as_a_whole(
+    host: tuple[VirtualWorld, VirtualHost], replaced: bool
+) -> None:
+    """By the process that is the client then, whether the former one is known to be gone or not; the journal has no
+    more of it either."""
+    world, machine = host
+    seen: list[bytes] = []
+
+    async def main(runtime: Runtime) -> None:
+        session = Session(runtime, runtime.open_directory(runtime.paths.root / "journal"))
+        await session.begin()
+        client, outbox = session.come("c")
+        ref = (client.submitter.number << 32) + 1
+        session.clients.receive(client, StoreObject(ref=ref, data=b"one", more=True), 0)
+        if not replaced:
+            session.clients.detach(client, outbox)
+        session.come("c")
+        session.clients.detach(client, outbox)
+        for data, more in ((b"one", True), (b"two", False)):
+            session.clients.receive(client, StoreObject(ref=ref, data=data, more=more), 0)
+        seen.extend(piece.data for piece in client.submitter.objects[ref])
+        await runtime.sleep(1_000)
+
+    async def later(runtime: Runtime) -> None:
+        session = Session(runtime, runtime.open_directory(runtime.paths.root / "journal"))
+        await session.begin()
+        client, _ = session.come("c")
+        for pieces in client.submitter.objects.values():
+            seen.extend(piece.data for piece in pieces)
+
+    async def drive() -> None:
+        await world.start(machine, "broker", main).wait()
+        await world.start(machine, "broker", later).wait()
+
+    world.run(drive())
+    assert seen == [b"one", b"two"] * 2

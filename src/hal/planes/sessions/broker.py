@@ -20,7 +20,7 @@ from hal.planes.sessions.blocks import ENDED, SENT, WAITING, Block, Run, TaskRan
 from hal.planes.sessions.measures import Measures, numbers_of
 from hal.planes.sessions.pools import Home, Homes, Pool
 from hal.planes.sessions.slots import Slot
-from hal.planes.sessions.submitters import MAX_OBJECT_BYTES, Ledger, Outbox, Queue, Submitter, urgency
+from hal.planes.sessions.submitters import MAX_OBJECT_BYTES, Ledger, Outbox, Queue, Submitter, drop_frames, urgency
 from hal.wire.frames.conversation import Frame
 from hal.wire.frames.hello import Goodbye
 from hal.wire.frames.sessions import (
@@ -135,7 +135,8 @@ class Broker:
         for slot in self.slots.values():
             if known := slot.known & submitter.objects.keys():
                 slot.known -= known
-                self._send(slot.outbox, DropObjects(refs=tuple(known)))
+                for frame in drop_frames(known):
+                    self._send(slot.outbox, frame)
 
     def press(self, submitter: Submitter, *, on: bool) -> None:
         """Hand out no more of a client's tasks, or some again at the next `dispatch`."""
@@ -255,10 +256,12 @@ class Broker:
         pieces = submitter.objects.get(ref)
         return pieces is not None and not pieces[-1].more
 
-    def drop_incomplete(self, submitter: Submitter) -> None:
-        """Forget objects of which the last piece has not come; they are sent again."""
-        for ref in [ref for ref, pieces in submitter.objects.items() if pieces[-1].more]:
+    def drop_incomplete(self, submitter: Submitter) -> list[int]:
+        """Forget objects of which the last piece has not come; they are sent again. Returns their ids."""
+        refs = [ref for ref, pieces in submitter.objects.items() if pieces[-1].more]
+        for ref in refs:
             self._drop(submitter, ref)
+        return refs
 
     def acknowledge(self, submitter: Submitter) -> None:
         """Confirm what was received, if nothing was sent since."""

@@ -14,7 +14,7 @@ from hal.core.model.errors import DeniedError
 from hal.planes.sessions.blocks import SENT, Block, TaskRange
 from hal.planes.sessions.broker import Broker
 from hal.planes.sessions.journal import Journal, Kind, Part, Record, encode_record
-from hal.planes.sessions.submitters import Outbox, Submitter
+from hal.planes.sessions.submitters import Outbox, Submitter, drop_frames
 from hal.wire.frames.conversation import Frame
 from hal.wire.frames.sessions import (
     MAX_CANCELLED,
@@ -44,6 +44,8 @@ class DurableClient:
         unacknowledged: tasks of each block whose results were not.
         next_task: beyond all ids of tasks.
         next_object: beyond all of its objects.
+        owner: of the process that is this client now; None: none is connected.
+        outbox: the same, once that process was told what is kept.
     """
 
     def __init__(self, key: str, journal: Journal, note_kept: Callable[[DurableClient], None]) -> None:
@@ -61,6 +63,7 @@ class DurableClient:
         self.next_task = 0
         self.next_object = 0
         self.kept_bytes = 0
+        self.owner: Outbox | None = None
         self.outbox: Outbox | None = None
         self._journal = journal
         self._note_kept = partial(note_kept, self)
@@ -116,7 +119,9 @@ class DurableClient:
     # ── coming back ───────────────────────────────────────────────────────────────────────────────────────────────
 
     def attach(self, outbox: Outbox) -> None:
-        """It came, or came back: tell it what is kept for it."""
+        """It came, or came back: tell it what is kept for it, unless it is gone already."""
+        if self.owner is not outbox:
+            return
         ranges = [one for block in self.blocks for one in self._missing(block)]
         for at in range(0, len(ranges) or 1, MAX_CANCELLED):
             part = tuple(ranges[at : at + MAX_CANCELLED])
@@ -131,6 +136,8 @@ class DurableClient:
         kept = list(self.kept.values())
 
         def begin() -> None:
+            if self.owner is not outbox:
+                return
             self.outbox = outbox
             for frame in kept:
                 outbox.send_nowait(frame)
@@ -171,6 +178,13 @@ class DurableClients:
             client.submitter = self._broker.add_submitter(client)
             self._journal.append(Kind.CLIENT, client.submitter.number, key.encode())
         return client
+
+    def take_over(self, client: DurableClient, outbox: Outbox) -> Outbox | None:
+        """A process is this client from now on; returns the outbox of the one that was."""
+        former, client.owner, client.outbox = client.owner, outbox, None
+        if former is not None:
+            self._drop_incomplete(client)
+        return former
 
     def after_commit(self, call: Callable[[], None]) -> None:
         """Call this once all that clients have sent so far is on the disk."""
@@ -213,9 +227,14 @@ class DurableClients:
 
     def detach(self, client: DurableClient, outbox: Outbox) -> None:
         """Its connection is gone."""
-        if client.outbox is outbox:
-            client.outbox = None
-            self._broker.drop_incomplete(client.submitter)
+        if client.owner is outbox:
+            client.owner = client.outbox = None
+            self._drop_incomplete(client)
+
+    def _drop_incomplete(self, client: DurableClient) -> None:
+        """Whoever comes back sends these again from the beginning; so the journal forgets the pieces, too."""
+        for frame in drop_frames(self._broker.drop_incomplete(client.submitter)):
+            self._journal.append(Kind.SENT, client.submitter.number, frame)
 
     def hand_out(self, submitter: Submitter, block: Block, start: int, end: int, send: Callable[[], None]) -> None:
         """As the broker's ledger: remember on the disk that these may have begun, then send them."""
@@ -240,7 +259,7 @@ class DurableClients:
     @property
     def attached(self) -> bool:
         """Whether one is connected, or has tasks that run or will."""
-        return any(client.outbox is not None or _has_work(client.submitter) for client in self._clients.values())
+        return any(client.owner is not None or _has_work(client.submitter) for client in self._clients.values())
 
     @property
     def keeps_results(self) -> bool:

@@ -266,11 +266,13 @@ class BrokerService:
     async def _serve_durable(self, connection: Connection, key: str, clients: DurableClients) -> None:
         outbox = _Outbox(connection)
         client = clients.open(key)
-        former, client.outbox = client.outbox, None
+        former = clients.take_over(client, outbox)
         if isinstance(former, _Outbox):
             former.close(Goodbye(code=CLIENT_REPLACED, reason="another process has come as this client"))
 
         def welcome() -> None:
+            if connection.closed:
+                return
             outbox.send_nowait(self._welcome(client.submitter.number))
             client.attach(outbox)
 
@@ -284,6 +286,8 @@ class BrokerService:
 
         try:
             while (frame := await connection.receive()) is not None:
+                if client.owner is not outbox:
+                    return  # what it has sent before it was closed
                 match frame:
                     case SubmitTasks():
                         clients.receive(client, frame, self._runtime.monotonic_ms())

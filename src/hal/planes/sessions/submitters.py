@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
+from itertools import islice
 from typing import Final, Protocol
 
 from hal.planes.sessions.blocks import Block, TaskRange
 from hal.planes.sessions.pools import Pool
 from hal.wire.frames.conversation import Frame
-from hal.wire.frames.sessions import MAX_PRIORITY, StoreObject, SubmitTasks
+from hal.wire.frames.sessions import MAX_NEEDS, MAX_PRIORITY, DropObjects, StoreObject, SubmitTasks
 
 MAX_OBJECT_BYTES: Final = 1 << 30
 """Of all objects of a client."""
@@ -34,6 +35,13 @@ class Ledger(Protocol):
 def urgency(frame: SubmitTasks) -> int:
     """What waits longest for others comes first: the deepest tasks, then those of the highest priority."""
     return frame.depth * (2 * MAX_PRIORITY + 1) + frame.priority
+
+
+def drop_frames(refs: Collection[int]) -> Iterator[DropObjects]:
+    """The frames that say of so many objects that they are not used any more."""
+    rest = iter(refs)
+    while part := tuple(islice(rest, MAX_NEEDS)):
+        yield DropObjects(refs=part)
 
 
 class Queue:
