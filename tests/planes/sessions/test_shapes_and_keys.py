@@ -14,7 +14,7 @@ from hal.planes.sessions.pools import Homes, Pool
 from hal.wire.frames.hello import Goodbye
 from hal.wire.frames.sessions import RunTasks, TaskStatus
 from tests.examples import examples
-from tests.planes.sessions.wired_broker import Client, Worker, check_loads
+from tests.planes.sessions.wired_broker import Client, Worker, check_keys, check_loads, lines_in
 
 
 def fresh_runs(worker: Worker) -> list[tuple[str, bool]]:
@@ -135,6 +135,47 @@ def test_keys_wait_for_a_slot_and_share_those_that_come() -> None:
     assert len(client.answers()) == 8
 
 
+def test_a_slot_that_comes_takes_its_share_of_the_keys_and_no_more() -> None:
+    """Of 300 keys that nothing has begun: each of ten slots that come has about as many as any other, and a key behind
+    a task moves to a slot that has none."""
+    broker = Broker()
+    client, workers = Client(broker), [Worker(broker)]
+    for number in range(300):
+        client.submit(1, key=f"k{number}")
+    for come in range(2, 11):
+        before = [worker.slot.keys for worker in workers]
+        workers.append(Worker(broker))
+        keys = [worker.slot.keys for worker in workers]
+        assert sum(keys) == 300
+        assert max(keys) - min(keys) <= 300 // come // 5 + 2
+        assert sum(map(abs, (now - then for then, now in zip(before, keys[:-1], strict=True)))) <= 300 // come + come
+    while any(worker.finish(1) for worker in workers):
+        pass
+    assert len(client.answers()) == 300
+    broker = Broker()
+    client, busy = Client(broker), Worker(broker)
+    client.submit(1)
+    client.submit(1, key="a")
+    assert Worker(broker).arguments == [b"1"]
+    assert busy.arguments == [b"0"]
+
+
+def test_what_a_slot_costs_that_comes_or_leaves_does_not_follow_from_keys_elsewhere() -> None:
+    """Of 5,000 keys that others have begun."""
+    broker = Broker()
+    client, worker, other = Client(broker), Worker(broker), Worker(broker)
+    for number in range(5_000):
+        client.submit(1, key=f"k{number}")
+    while worker.finish(1_000) or other.finish(1_000):
+        pass
+    assert worker.slot.keys == other.slot.keys == 2_500
+    new: list[Worker] = []
+    assert lines_in(lambda: new.append(Worker(broker))) < 500
+    assert lines_in(lambda: broker.leave(new[0].slot)) < 500
+    broker.leave(worker.slot)
+    assert (worker.slot.keys, other.slot.keys) == (0, 2_500)
+
+
 def test_a_slot_with_keys_is_not_retired_until_its_clients_are_gone() -> None:
     broker = Broker()
     client, worker = Client(broker), Worker(broker)
@@ -223,7 +264,7 @@ def test_the_worker_of_a_key_that_nobody_used_for_long_is_forgotten_and_no_other
     assert homes.use(pool, "busy", 1).tasks == 1
     assert homes.use(pool, "idle", 1) is not idle
     homes.forget_user(1)
-    assert homes.not_begun(pool) == []
+    assert homes.use(pool, "busy", 1).tasks == 0
 
 
 @settings(max_examples=examples(150), deadline=None)
@@ -263,6 +304,7 @@ def test_safety_keys_and_shapes_lose_no_task_and_keep_their_order(data: st.DataO
             if worker.recalled:
                 worker.give_back(now_ms)
         check_loads(broker)
+        check_keys(broker)
     for client in clients:
         broker.press(client.submitter, on=False)
     workers += [Worker(broker), Worker(broker, shape="gpu")]

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
 from hal.planes.sessions.broker import Broker
 from hal.planes.sessions.slots import Slot
 from hal.planes.sessions.submitters import Submitter
@@ -176,3 +181,34 @@ def check_loads(broker: Broker) -> None:
         assert set(pool.idle) == {slot for slot in slots if slot.idle}
         assert set(pool.laden) == {slot for slot in slots if slot.held_tasks > 1}
         assert set(pool.hungry) <= set(slots)
+
+
+def check_keys(broker: Broker) -> None:
+    """What is known of the keys of slots is so."""
+    homes = list(broker._homes._homes.values())
+    for slot in broker.slots.values():
+        own = {home for home in homes if home.slot is slot}
+        assert slot.keys == len(own)
+        assert set(broker._homes._of_slot.get(slot, ())) == own
+    for pool in broker._pools.values():
+        fresh = {home for home in homes if home.pool is pool and home.slot is not None and not home.begun}
+        assert set(broker._homes._not_begun.get(pool, ())) == fresh
+    assert set(broker._homes._of_slot) <= set(broker.slots.values())
+
+
+def lines_in(work: Callable[[], object]) -> int:
+    """How many lines of Python it runs: what it costs, on any machine."""
+    lines = 0
+
+    def trace(_frame: FrameType, event: str, _argument: object) -> Any:
+        nonlocal lines
+        lines += event == "line"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        work()
+    finally:
+        sys.settrace(before)
+    return lines

@@ -524,7 +524,7 @@ class Broker:
             run.end = start
             run.block.mark(start, end, WAITING)
             if run.fresh and start == run.start and run.block.home is not None:
-                run.block.home.begun = False
+                self._homes.note_begun(run.block.home, begun=False)
             submitter = self.submitters.get(run.block.submitter)
             if submitter is not None:
                 self._wait(submitter, TaskRange(run.block, start, end), first=True)
@@ -699,7 +699,8 @@ class Broker:
         else:
             slot.pool.hungry.move_to_end(slot)
         if block.home is not None and not block.home.begun:
-            block.home.begun = run.fresh = True
+            self._homes.note_begun(block.home, begun=True)
+            run.fresh = True
         for ref in (frame.function, *frame.needs):
             if ref not in slot.known:
                 slot.known.add(ref)
@@ -728,8 +729,8 @@ class Broker:
             slots = [slot for slot in self.slots.values() if slot.pool is home.pool and not slot.leaving]
             if not slots:
                 return self._homeless[home.pool]
-            home.slot = min(slots, key=_keys)
-            home.slot.keys += 1
+            self._homes.settle(home, min(slots, key=_keys))
+        assert home.slot is not None
         self._keyed[home.slot] = None
         return home.slot.own
 
@@ -742,14 +743,8 @@ class Broker:
     def _share_keys(self, pool: Pool) -> None:
         """A slot came: keys without one get it, and others may that have no state anywhere yet."""
         self._wait_again(self._homeless[pool])
-        moved = [home for home in self._homes.not_begun(pool) if home.slot is not None]
-        left: dict[Slot, None] = {}
-        for home in moved:
-            if home.slot is not None:
-                left[home.slot] = None
-                home.slot.keys -= 1
-                home.slot = None
-        for slot in left:
+        keys = [slot.keys for slot in self.slots.values() if slot.pool is pool and not slot.leaving]
+        for slot in self._homes.make_room(pool, len(keys), sum(keys)):
             self._wait_again(slot.own)
 
     def _wait_again(self, pool: Pool) -> None:

@@ -95,6 +95,9 @@ class Homes:
         self._most = most
         self._homes: OrderedDict[tuple[str, str], Home] = OrderedDict()
         self._of_user: dict[int, set[tuple[str, str]]] = {}
+        self._of_slot: dict[Slot, dict[Home, None]] = {}
+        self._not_begun: dict[Pool, dict[Home, None]] = {}
+        """Those that have a slot."""
 
     def use(self, pool: Pool, key: str, user: int) -> Home:
         """The home of a key that a client uses now."""
@@ -119,17 +122,56 @@ class Homes:
                 if not home.users:
                     self._forget(name)
 
-    def move_out(self, slot: Slot) -> None:
-        """A slot is gone, or leaves: its keys are at home nowhere."""
-        for home in self._homes.values():
-            if home.slot is slot:
-                home.slot = None
-                home.begun = False
-        slot.keys = 0
+    def settle(self, home: Home, slot: Slot) -> None:
+        """A key that is at home nowhere is at home in a slot."""
+        home.slot = slot
+        slot.keys += 1
+        self._of_slot.setdefault(slot, {})[home] = None
+        self._not_begun.setdefault(home.pool, {})[home] = None
 
-    def not_begun(self, pool: Pool) -> list[Home]:
-        """Homes of a shape that may be elsewhere as well: their slots have no state of them."""
-        return [home for home in self._homes.values() if home.pool is pool and not home.begun and home.slot is not None]
+    def unsettle(self, home: Home) -> None:
+        """A key is at home nowhere."""
+        slot, home.slot, home.begun = home.slot, None, False
+        if slot is not None:
+            slot.keys -= 1
+            self._of_slot[slot].pop(home)
+            self._not_begun[home.pool].pop(home, None)
+
+    def note_begun(self, home: Home, *, begun: bool) -> None:
+        """Its slot was sent tasks of the key, or has returned all of them."""
+        home.begun = begun
+        homes = self._not_begun.setdefault(home.pool, {})
+        if begun or home.slot is None:
+            homes.pop(home, None)
+        else:
+            homes[home] = None
+
+    def move_out(self, slot: Slot) -> None:
+        """A slot is gone, or leaves: its keys are at home nowhere. O(its keys)."""
+        for home in list(self._of_slot.get(slot, ())):
+            self.unsettle(home)
+        self._of_slot.pop(slot, None)
+
+    def make_room(self, pool: Pool, slots: int, keys: int) -> list[Slot]:
+        """A slot came: so many keys as are its share are at home nowhere, of those whose slots have no state of them.
+        O(keys that have not begun).
+
+        Args:
+            slots: of the shape, with the new one.
+            keys: of all of these.
+        Returns: the slots that had them.
+        """
+        share = -(-keys // slots)
+        left: dict[Slot, None] = {}
+        for home in list(self._not_begun.get(pool, ())):
+            slot = home.slot
+            if not share:
+                break
+            if slot is not None and slot.keys * slots >= keys:
+                share -= 1
+                left[slot] = None
+                self.unsettle(home)
+        return list(left)
 
     def _forget_oldest(self) -> None:
         """Forget one that nobody waits for; there may be none."""
@@ -140,7 +182,4 @@ class Homes:
             self._forget(name)
 
     def _forget(self, name: tuple[str, str]) -> None:
-        home = self._homes.pop(name)
-        if home.slot is not None:
-            home.slot.keys -= 1
-            home.slot = None
+        self.unsettle(self._homes.pop(name))
