@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from hal.runtime import exchange
+from hal.runtime.exchange import KEPT, LOCK, named, payload_of
+from hal.runtime.payload_files import PayloadFiles
 
 
 def made_by_a_dead_broker(parent: Path, session: str, *, kept: str = "") -> Path:
@@ -48,3 +50,24 @@ def test_a_directory_that_others_can_open_is_left_alone(tmp_path: Path, monkeypa
     strange.chmod(0o755)
     exchange.make_exchange("next", tmp_path)
     assert (strange / "c1-w-1").exists()
+
+
+@pytest.mark.parametrize(
+    "name", [KEPT, "turn", LOCK, "c1", "cx-1", "c1-", "../c1-a-1", "c1-a/b", "c1-\N{SUPERSCRIPT TWO}"]
+)
+def test_files_of_the_session_itself_are_no_payloads(tmp_path: Path, name: str) -> None:
+    """They are neither read nor written nor removed for a process of another machine."""
+    files = PayloadFiles(tmp_path)
+    (tmp_path / KEPT).write_text("journal")
+    for call in (lambda: list(files.read(name, 10)), lambda: files.begin(name, 4), lambda: named(payload_of(name, 4))):
+        with pytest.raises(OSError, match="not the name"):
+            call()
+    files.remove(name)
+    assert [path.name for path in tmp_path.iterdir()] == [KEPT]
+
+
+def test_a_payload_that_is_cut_names_no_file() -> None:
+    """Nor does one whose name is no text."""
+    for payload in (b"\1", payload_of("c1-a-1", 4)[:5], payload_of("", 4) + b"\xff"):
+        with pytest.raises(OSError, match="not "):
+            named(payload)

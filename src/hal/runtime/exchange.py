@@ -11,6 +11,7 @@ import errno
 import fcntl
 import mmap
 import os
+import re
 import secrets
 import shutil
 import struct
@@ -30,6 +31,8 @@ MARK: Final = 1
 """First byte of a payload that is such a file; its size and name follow."""
 _HEAD: Final = struct.Struct("<BQ")
 MAX_NAME: Final = 64
+_NAME: Final = re.compile(r"c[0-9]+-[A-Za-z0-9-]+")
+"""No file of the session's own has such a name."""
 SPARE: Final = 2
 """A file takes at most this part of the free space: one half."""
 PREFIX: Final = "hal-session-"
@@ -287,8 +290,10 @@ def named(payload: Bytes) -> tuple[str, int]:
         OSError: it names none.
     """
     data = bytes(payload)
+    if len(data) < _HEAD.size:
+        raise OSError(errno.EINVAL, "not a payload that names a file")
     _, size = _HEAD.unpack_from(data)
-    return check_name(data[_HEAD.size :].decode()), size
+    return check_name(data[_HEAD.size :].decode(errors="replace")), size
 
 
 def check_name(name: str) -> str:
@@ -297,7 +302,7 @@ def check_name(name: str) -> str:
     Raises:
         OSError: it is not one.
     """
-    if not name.replace("-", "").isalnum() or len(name) > MAX_NAME:
+    if len(name) > MAX_NAME or not _NAME.fullmatch(name):
         raise OSError(errno.EINVAL, "not the name of a file of a session", name)
     return name
 

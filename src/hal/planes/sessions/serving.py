@@ -54,6 +54,8 @@ DEATH_MS: Final = 2_500
 before it is started."""
 MAX_SLOTS: Final = 4_096
 MAX_SUBMITTERS: Final = 4_096
+MAX_FILE_CONNECTIONS: Final = MAX_SLOTS + MAX_SUBMITTERS
+"""For payloads; each process of another machine has one."""
 
 
 class SessionTerms(NamedTuple):
@@ -96,6 +98,7 @@ class BrokerService:
         self._spill = Spill(runtime, terms.waiting)
         self._durable: DurableClients | None = None
         self._connections: dict[Connection, None] = {}
+        self._file_connections = 0
         self._looks_for_late = False
         self._since_ms = runtime.monotonic_ms()
         self.broken = ""
@@ -161,8 +164,7 @@ class BrokerService:
         self._connections[connection] = None
         try:
             if hello.files and self._terms.files is not None:
-                connection.send_nowait(self._welcome(0))
-                await serve_files(connection, self._terms.files)
+                await self._serve_files(connection, self._terms.files)
             elif hello.role is Role.CLIENT and hello.client and self._durable is not None:
                 await self._serve_durable(connection, hello.client, self._durable)
             elif hello.role is Role.CLIENT:
@@ -189,8 +191,13 @@ class BrokerService:
             raise DeniedError("this is not the token of this session")
         if hello.role not in (Role.CLIENT, Role.WORKER):
             raise DeniedError(f"a broker does not serve a {hello.role}")
-        full = len(self.broker.submitters) if hello.role is Role.CLIENT else len(self.broker.slots)
-        if full >= (MAX_SUBMITTERS if hello.role is Role.CLIENT else MAX_SLOTS):
+        if hello.files and self._terms.files is not None:
+            full, most = self._file_connections, MAX_FILE_CONNECTIONS
+        elif hello.role is Role.CLIENT:
+            full, most = len(self.broker.submitters), MAX_SUBMITTERS
+        else:
+            full, most = len(self.broker.slots), MAX_SLOTS
+        if full >= most:
             raise DeniedError(f"this session has {full} processes of the kind already")
         return hello
 
@@ -339,6 +346,14 @@ class BrokerService:
         finally:
             if broker.remove_slot(slot, self._runtime.monotonic_ms(), explained=hello.replaced):
                 self._runtime.call_later(DEATH_MS, partial(self._give_up_on, slot))
+
+    async def _serve_files(self, connection: Connection, files: PayloadFiles) -> None:
+        self._file_connections += 1
+        try:
+            connection.send_nowait(self._welcome(0))
+            await serve_files(connection, files)
+        finally:
+            self._file_connections -= 1
 
     def _give_up_on(self, slot: Slot) -> None:
         """No worker came that knows how this one ended."""
