@@ -65,7 +65,7 @@ from hal.core.model.policy import (
 from hal.core.model.resources import Resources
 
 ALARM_S: Final = 60
-"""One step of an engine may take so long; then the process ends with a traceback: a kernel cannot be interrupted."""
+"""Decisions of one instant may take so long; then the process ends with a traceback: a kernel cannot be interrupted."""
 MOST_STEPS: Final = 20_000
 """Steps at one instant until an engine says that nothing is left to do."""
 QUIET_WAKES: Final = 40
@@ -80,7 +80,8 @@ MODES: Final = (PreemptMode.REQUEUE, PreemptMode.SUSPEND, PreemptMode.CANCEL, Pr
 
 @contextmanager
 def alarm() -> Iterator[None]:
-    """A step that does not come back ends the process and says where it was."""
+    """Steps that do not come back end the process and say where it was. This starts a thread, which costs as much as a
+    short step does: not for each of them."""
     faulthandler.dump_traceback_later(ALARM_S, exit=True, file=sys.__stderr__)
     try:
         yield
@@ -266,31 +267,31 @@ class PolicyWorld:
 
     def feed(self, event: Event) -> None:
         """Tell every engine."""
-        for one in self.engines:
-            own = ConfigChanged(self._configs(event.config)[one.name]) if isinstance(event, ConfigChanged) else event
-            with alarm():
-                one.scheduler.feed(own)
+        with alarm():
+            for one in self.engines:
+                config = self._configs(event.config)[one.name] if isinstance(event, ConfigChanged) else None
+                one.scheduler.feed(event if config is None else ConfigChanged(config))
 
     def step(self, one: Watched) -> None:
         """One slice of one engine."""
         if one.name == "with nothing kept":
             one.state.renew_timelines()
             one.state.rewire()
-        with alarm():
-            one.step = one.scheduler.step(self.now)
+        one.step = one.scheduler.step(self.now)
         assert one.step.more or one.step.wake_ms > self.now, f"{one.name} wants to be called at {one.step.wake_ms}"
 
     def settle(self) -> int:
         """Every engine decides until nothing is left to do at this instant. How many decisions it came to."""
         decided = 0
         for _ in range(MOST_STEPS):
-            for one in self.engines:
-                for _ in range(MOST_STEPS):
-                    self.step(one)
-                    if not one.step.more:
-                        break
-                else:
-                    raise AssertionError(f"{one.name} does not end at {self.now}")
+            with alarm():  # for all of them: each is a thread
+                for one in self.engines:
+                    for _ in range(MOST_STEPS):
+                        self.step(one)
+                        if not one.step.more:
+                            break
+                    else:
+                        raise AssertionError(f"{one.name} does not end at {self.now}")
             new = self.take_decisions()
             decided += new
             if not new or all(not one.step.more for one in self.engines):
@@ -498,9 +499,10 @@ class PolicyWorld:
             r = Random(seed)
             getattr(self, what)(r)
             if self.setup.loose and r.random() < 0.6:
-                for one in self.engines:
-                    for _ in range(r.randint(0, 4)):
-                        self.step(one)
+                with alarm():
+                    for one in self.engines:
+                        for _ in range(r.randint(0, 4)):
+                            self.step(one)
                 self.take_decisions()
             else:
                 self.settle()

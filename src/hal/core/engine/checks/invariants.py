@@ -195,22 +195,22 @@ def _check_buckets(state: State) -> None:
     top = int(meta[L.M_ENTRY_TOP])
     where = state.work.entries[:top, L.E_WHERE]
     seen: set[int] = set()
-    for place in range(int(meta[L.M_ACTIVE])):
-        bucket = int(state.work.active[place])
-        _require(state.work.buckets[bucket, L.B_ACTIVE] == place, "bucket {} does not know its place", bucket)
-        order = _in_order(state.work.rank, int(state.work.buckets[bucket, L.B_ROOT]))
-        _require(len(order) == state.work.buckets[bucket, L.B_COUNT] > 0, "bucket {} counts wrongly", bucket)
-        _require(order[0] == state.work.buckets[bucket, L.B_HEAD], "bucket {} has another head", bucket)
-        head = state.work.entries[order[0], [L.E_KEY, L.E_JOB]]
-        kept = state.work.buckets[bucket, [L.B_HEAD_KEY, L.B_HEAD_JOB]]
-        _require((head == kept).all(), "bucket {} places its head wrongly", bucket)
-        least = state.work.rank[state.work.buckets[bucket, L.B_ROOT], L.T_MIN]
-        _require(state.work.buckets[bucket, L.B_LEAST] == least, "bucket {} has another least walltime", bucket)
+    for place, bucket in enumerate(state.work.active[: int(meta[L.M_ACTIVE])].tolist()):
+        known = state.work.buckets[bucket].tolist()
+        _require(known[L.B_ACTIVE] == place, "bucket {} does not know its place", bucket)
+        order = _in_order(state.work.rank, known[L.B_ROOT])
+        _require(len(order) == known[L.B_COUNT] > 0, "bucket {} counts wrongly", bucket)
+        _require(order[0] == known[L.B_HEAD], "bucket {} has another head", bucket)
+        head = state.work.entries[order[0]].tolist()
+        kept = known[L.B_HEAD_KEY], known[L.B_HEAD_JOB]
+        _require((head[L.E_KEY], head[L.E_JOB]) == kept, "bucket {} places its head wrongly", bucket)
+        least = state.work.rank[known[L.B_ROOT], L.T_MIN]
+        _require(known[L.B_LEAST] == least, "bucket {} has another least walltime", bucket)
         entries = state.work.entries[order]
         _require((entries[:, L.E_BUCKET] == bucket).all(), "an entry in bucket {} is in another's, too", bucket)
         _require((state.work.rank[order, L.T_TIE] == entries[:, L.E_FIRST]).all(), "bucket {}: a tie is wrong", bucket)
         if meta[L.M_BY_TIME]:
-            timed = _in_order(state.work.by_time, int(state.work.buckets[bucket, L.B_TIME_ROOT]))
+            timed = _in_order(state.work.by_time, known[L.B_TIME_ROOT])
             _require(set(timed) == set(order), "bucket {}: the two indexes differ", bucket)
         seen.update(order)
     _require(seen == set(np.flatnonzero(where == L.WHERE_BUCKET).tolist()), "buckets do not hold the eligible work")
@@ -219,8 +219,9 @@ def _check_buckets(state: State) -> None:
     refs: Counter[int] = Counter(state.work.entries[:top][where != L.WHERE_FREE][:, L.E_BUCKET].tolist())
     runs = state.work.runs[: int(meta[L.M_RUN_TOP])]
     refs.update(runs[runs[:, L.R_NODES] > 0][:, L.R_BUCKET].tolist())
+    references = state.work.buckets[:, L.B_REFS].tolist()
     for bucket, count in refs.items():
-        _require(state.work.buckets[bucket, L.B_REFS] == count, "bucket {} counts its references wrongly", bucket)
+        _require(references[bucket] == count, "bucket {} counts its references wrongly", bucket)
 
 
 def _check_licences(state: State, runs: Records) -> None:
@@ -282,39 +283,29 @@ def _most(state: State, spec: ClassSpec, rows: Ints) -> int:
 def _check_fits(state: State) -> None:
     rows = len(state.nodes.names)
     resources = state.nodes.free.shape[1]
+    free, capacity = state.nodes.free[:rows], state.nodes.capacity[:rows]
     alike: dict[tuple[tuple[str, str], ...], list[int]] = {}
     for row, labels in enumerate(state.nodes.labels[:rows]):
         alike.setdefault(tuple(labels.items()), []).append(row)
+    groups = list(alike.values())
     for shape, spec in enumerate(state.catalogue.shape_specs):
         if spec is None:
             continue
-        admitted = _admitted(state, spec, shape, list(alike.values()))
-        wanted = state.catalogue.request[:, shape][:resources]
-        open_now = admitted.copy()
-        open_now[state.bookings.closed_rows(spec.booking, state.clock_ms, rows)] = False
-        now = np.flatnonzero(open_now & (state.nodes.free[:rows] >= wanted).all(axis=1))
-        ever = np.flatnonzero(admitted & (state.nodes.capacity[:rows] >= wanted).all(axis=1))
-        _require(
-            _most(state, spec, now) == state.catalogue.shapes[shape, L.S_FIT],
-            "{}: fits on {} rows, counted otherwise",
-            spec.request,
-            _most(state, spec, now),
-        )
-        _require(
-            _most(state, spec, ever) == state.catalogue.shapes[shape, L.S_EVER],
-            "{}: could fit on {} rows, counted otherwise",
-            spec.request,
-            _most(state, spec, ever),
-        )
-        line = int(state.catalogue.shapes[shape, L.S_WITHIN]) - 1
+        counted = state.catalogue.shapes[shape].tolist()
+        admitted = _admitted(state, spec, shape, groups)
+        wanted = state.catalogue.request[:resources, shape]
+        ever = (admitted & (capacity >= wanted).all(axis=1)).nonzero()[0]
+        admitted[state.bookings.closed_rows(spec.booking, state.clock_ms, rows)] = False
+        now = (admitted & (free >= wanted).all(axis=1)).nonzero()[0]
+        most = _most(state, spec, now)
+        _require(most == counted[L.S_FIT], "{}: fits on {} rows, counted otherwise", spec.request, most)
+        most = _most(state, spec, ever)
+        _require(most == counted[L.S_EVER], "{}: could fit on {} rows, counted otherwise", spec.request, most)
+        line = counted[L.S_WITHIN] - 1
         _require((line >= 0) == bool(spec.within), "{}: counted by domain, or not, wrongly", spec.request)
         if line >= 0:
             _check_line(state, spec, shape, line, now, ever)
-        _require(
-            not now.size or bool(now[0] >= state.catalogue.shapes[shape, L.S_FROM]),
-            "{}: first-fit would miss a row",
-            spec.request,
-        )
+        _require(not now.size or now[0] >= counted[L.S_FROM], "{}: first-fit would miss a row", spec.request)
 
 
 def _check_line(state: State, spec: ClassSpec, shape: int, line: int, now: Ints, ever: Ints) -> None:
@@ -469,40 +460,44 @@ def _check_timelines(state: State) -> None:
         sorted(freed) == np.flatnonzero(state.nodes.rows[:, L.N_FREED]).tolist(), "rows do not know that they came free"
     )
     reservations = _held_reservations(state)
-    for row in range(len(state.nodes.names)):
-        if state.nodes.rows[row, L.N_STALE] or state.nodes.rows[row, L.N_LATE]:
-            continue
+    # Plain lists of a few amounts each, as above.
+    rows = len(state.nodes.names)
+    free = state.nodes.free[:rows].tolist()
+    requests = state.catalogue.request[: state.nodes.free.shape[1]].T.tolist()
+    merged = state.nodes.rows[:rows, L.N_MERGED].tolist()
+    for row in np.flatnonzero((state.nodes.rows[:rows, [L.N_STALE, L.N_LATE]] == 0).all(axis=1)).tolist():
         changes = [
-            (int(state.work.runs[run, L.R_END]), _shape_of_run(state, run), 1)
+            (end, _shape_of_run(state, run), 1)
             for run in runs_of_row(state, row)
-            if state.work.runs[run, L.R_END] < L.INF
+            if (end := int(state.work.runs[run, L.R_END])) < L.INF
         ]
         changes += reservations.get(row, [])
         points = _points_of_row(state, row)
         times = sorted({points[0][0], *(time for time, _, _ in changes), *(time for time, _ in points)})
         for time in times:
-            truth = state.nodes.free[row].copy()
+            truth = free[row].copy()
             for at, shape, sign in changes:
                 if at <= time:
-                    truth += sign * state.catalogue.request[: truth.shape[0], shape]
+                    truth = [amount + sign * change for amount, change in zip(truth, requests[shape], strict=True)]
             said = next(amounts for at, amounts in reversed(points) if at <= time)
-            holds = (said <= truth).all() if state.nodes.rows[row, L.N_MERGED] else (said == truth).all()
-            _require(holds, "row {} is said to have {} at {}, it has {}", row, said, time, truth)
-        last = bool((points[-1][1] == truth).all())
-        _require(last, "row {} is said to have {} in the end, it has {}", row, points[-1][1], truth)
+            less = merged[row] and all(one <= other for one, other in zip(said, truth, strict=True))
+            _require(said == truth or less, "row {} is said to have {} at {}, it has {}", row, said, time, truth)
+        last = points[-1][1]
+        _require(last == truth, "row {} is said to have {} in the end, it has {}", row, last, truth)
 
 
 def _shape_of_run(state: State, run: int) -> int:
     return int(state.catalogue.classes[state.work.buckets[state.work.runs[run, L.R_BUCKET], L.B_CLASS], L.C_SHAPE])
 
 
-def _points_of_row(state: State, row: int) -> list[tuple[int, np.ndarray[tuple[int], np.dtype[np.int64]]]]:
+def _points_of_row(state: State, row: int) -> list[tuple[int, list[int]]]:
     profile = state.timelines.profile
     points = []
     at = row
     while at >= 0:
-        points.append((int(profile[at, L.POINT_TIME]), profile[at, L.POINT_SIZE :]))
-        at = int(profile[at, L.POINT_NEXT])
+        point = profile[at].tolist()
+        points.append((point[L.POINT_TIME], point[L.POINT_SIZE :]))
+        at = point[L.POINT_NEXT]
     return points
 
 

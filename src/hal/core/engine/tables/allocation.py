@@ -60,7 +60,8 @@ class Allocation:
 
     def tables(self) -> Tables:
         """All arrays as kernels see them."""
-        return Tables({name: self.array(name) for name in DECLARED})
+        owners = self.owners
+        return Tables({name: getattr(owners[declared.group], name) for name, declared in DECLARED.items()})
 
     def block(self) -> Any:
         """The block of addresses of all tables, the caller's own: see `address_block`.
@@ -72,13 +73,15 @@ class Allocation:
             block = address_block(tables)
             if not isinstance(block, np.ndarray):
                 return block
+            replaced = list(DECLARED)
         else:
             block, before = self._block
-            for name, array in vars(tables).items():
-                if array is not before.get(name):
-                    point_at(block, name, array)
-        lasting = {name for name, declared in DECLARED.items() if declared.growth is not Growth.OUTPUT}
-        self._block = block, {name: array for name, array in vars(tables).items() if name in lasting}
+            replaced = [name for name, array in vars(tables).items() if array is not before.get(name)]
+            for name in replaced:
+                point_at(block, name, getattr(tables, name))
+        if any(DECLARED[name].growth is not Growth.OUTPUT for name in replaced):
+            lasting = (name for name, declared in DECLARED.items() if declared.growth is not Growth.OUTPUT)
+            self._block = block, {name: getattr(tables, name) for name in lasting}
         return block.copy()
 
     def size(self, room: Room) -> int:
