@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -31,7 +32,8 @@ from hal.core.engine.why.explain import explain
 from hal.core.kernels.structures import layout as L
 from hal.core.model import Duration
 from hal.core.model.policy import Policy, PreemptMode, Qos
-from tests.core.engine.clusters import ended, engine
+from hal.core.model.verdict import Reason
+from tests.core.engine.clusters import Starts, ended, engine
 from tests.examples import examples
 
 ALL = pytest.mark.parametrize("backfill", list(Backfill))
@@ -204,18 +206,113 @@ def test_suspended_work_that_is_apart_from_its_like_resumes() -> None:
     assert [int(run["state"]) for run in running(state)] == [L.RUN_ON]
 
 
-@pytest.mark.parametrize("apart", [False, True])
-def test_work_whose_place_depends_on_other_work_preempts_nobody(apart: bool) -> None:
-    """It could by its QOS, and work that names no term does."""
-    config = EngineConfig(backfill=Backfill.EASY, policy=Policy(qos=QOS))
-    state, sink, scheduler = engine(config, NodeSpec("n1", {"cpu": 4}))
+def preempting(*sizes: int, backfill: Backfill) -> tuple[State, Starts, Scheduler]:
+    """Racks of so many nodes with four cores, where urgent work preempts low work, which has 2 ms to leave."""
+    config = EngineConfig(backfill=backfill, levels=LEVELS, policy=Policy(qos=QOS))
+    return engine(config, *racks(*sizes))
+
+
+def victims(sink: Starts) -> list[int]:
+    """The jobs that were preempted, in order."""
+    return [int(one["job"]) for plan in sink.plans for one in plan.preemptions]
+
+
+@ALL
+def test_work_with_terms_preempts_where_they_let_it_be(backfill: Backfill) -> None:
+    """Low work has run for a shorter time on n1, beside the web; the job that is apart from it preempts on n2."""
+    state, sink, scheduler = preempting(1, 1, backfill=backfill)
+    submit(scheduler, 1, labels=[WEB], cpu=1, walltime_ms=500_000)
+    submit(scheduler, 2, cpu=4, qos="low", walltime_ms=500_000)
+    scheduler.run(0)
+    submit(scheduler, 3, cpu=3, qos="low", walltime_ms=500_000)
+    scheduler.run(50_000)
+    assert (on(state, 1), on(state, 2), on(state, 3)) == (["n1"], ["n2"], ["n1"])
+    submit(scheduler, 4, apart=[Term(WEB, "rack")], cpu=3, qos="urgent", priority=10, walltime_ms=10_000)
+    scheduler.run(100_000)
+    check_invariants(state)
+    assert victims(sink) == [2]
+    scheduler.feed(ended(2))
+    scheduler.run(100_001)
+    assert on(state, 4) == ["n2"]
+
+
+@ALL
+def test_what_is_cleared_for_work_with_terms_keeps_its_like_away(backfill: Backfill) -> None:
+    """While low work leaves n1 for the first web, the second, which is apart from it by rack, starts in the other rack,
+    though n2 is nearer and free; and the third nowhere."""
+    state, sink, scheduler = preempting(2, 1, backfill=backfill)
     submit(scheduler, 1, cpu=4, qos="low", walltime_ms=500_000)
     scheduler.run(0)
-    terms = [Term(WEB, NODE)] if apart else []
-    submit(scheduler, 2, labels=[WEB], apart=terms, cpu=4, qos="urgent", priority=10)
+    web: dict[str, Any] = {"labels": [WEB], "apart": [Term(WEB, "rack")], "walltime_ms": 10_000}
+    submit(scheduler, 2, cpu=4, tasks=2, walltime_ms=110_000)
+    scheduler.run(1)
+    submit(scheduler, 3, cpu=4, qos="urgent", priority=10, **web)
     scheduler.run(100_000)
-    assert any(len(plan.preemptions) for plan in sink.plans) is not apart
-    assert ("it preempts nobody, as it has terms of affinity" in explain(state, 2, 100_000).message) is apart
+    assert victims(sink) == [1]
+    scheduler.feed(AttemptsEnded(np.array([(2, task, 1, 0, 0, 0, 0) for task in (0, 1)], END)))
+    submit(scheduler, 4, cpu=1, **web)
+    submit(scheduler, 5, cpu=1, **web)
+    scheduler.run(100_001)
+    check_invariants(state)
+    assert (on(state, 4), on(state, 5)) == (["n3"], [])
+    scheduler.feed(ended(1))
+    scheduler.run(100_002)
+    assert on(state, 3) == ["n1"]
+
+
+@ALL
+def test_what_was_to_be_together_with_work_that_ends_first_gives_its_claim_up(backfill: Backfill) -> None:
+    """The database ends while low work leaves for the job that is to be beside it: it does not start there."""
+    state, sink, scheduler = preempting(1, 1, backfill=backfill)
+    submit(scheduler, 1, labels=[DB], cpu=1, walltime_ms=500_000)
+    scheduler.run(0)
+    submit(scheduler, 2, cpu=3, tasks=2, qos="low", walltime_ms=500_000)
+    scheduler.run(1)
+    submit(scheduler, 3, together=[Term(DB, "rack")], cpu=3, qos="urgent", priority=10, walltime_ms=10_000)
+    scheduler.run(100_000)
+    assert victims(sink) == [2]
+    scheduler.feed(ended(1))
+    scheduler.run(100_001)
+    check_invariants(state)
+    assert [run for run in running(state) if run["state"] == L.RUN_CLAIM] == []
+    scheduler.feed(AttemptsEnded(np.array([(2, 0, 1, 0, 0, 0, 0)], END)))
+    scheduler.run(100_002)
+    assert on(state, 3) == []
+    assert explain(state, 3, 100_002).reason is Reason.AFFINITY
+
+
+@ALL
+def test_nobody_preempts_what_it_is_to_be_together_with(backfill: Backfill) -> None:
+    """The database itself would have to leave."""
+    _state, sink, scheduler = preempting(1, backfill=backfill)
+    submit(scheduler, 1, labels=[DB], cpu=4, qos="low", walltime_ms=500_000)
+    scheduler.run(0)
+    submit(scheduler, 2, together=[Term(DB, "rack")], cpu=3, qos="urgent", priority=10, walltime_ms=10_000)
+    scheduler.run(100_000)
+    assert victims(sink) == []
+
+
+@ALL
+def test_the_first_of_several_that_are_together_may_be_one_that_preempts(backfill: Backfill) -> None:
+    """Two webs are together by rack. While low work leaves n1 for the first one, the second starts nowhere; then beside
+    it, though n3 was free before."""
+    state, sink, scheduler = preempting(2, 1, backfill=backfill)
+    submit(scheduler, 1, cpu=4, tasks=2, qos="low", walltime_ms=500_000)
+    submit(scheduler, 2, cpu=4, walltime_ms=200_000)
+    scheduler.run(0)
+    web: dict[str, Any] = {"labels": [WEB], "together": [Term(WEB, "rack")], "walltime_ms": 10_000}
+    submit(scheduler, 3, cpu=2, qos="urgent", priority=10, **web)
+    scheduler.run(100_000)
+    assert victims(sink) == [1]
+    scheduler.feed(ended(2))
+    submit(scheduler, 4, cpu=2, **web)
+    scheduler.run(100_001)
+    assert on(state, 4) == []
+    scheduler.feed(AttemptsEnded(np.array([(1, int(sink.plans[-1].preemptions["task"][0]), 1, 0, 0, 0, 0)], END)))
+    scheduler.run(100_002)
+    check_invariants(state)
+    assert on(state, 3) == on(state, 4)
+    assert on(state, 3) in (["n1"], ["n2"])
 
 
 def test_terms_are_followed_after_very_many_users_have_come_and_gone() -> None:

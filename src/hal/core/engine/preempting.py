@@ -28,8 +28,9 @@ from hal.core.engine.plan import (
     StartRows,
 )
 from hal.core.engine.plugins.answers import prices_of
+from hal.core.engine.rules.affinity import terms_hold
 from hal.core.engine.state import State
-from hal.core.engine.views import run_view
+from hal.core.engine.views import rows_of_run, run_view
 from hal.core.kernels.preemption.victims import FOUND, UNFINISHED
 from hal.core.kernels.structures import layout as L
 from hal.core.kernels.structures.arrays import Ints, Table
@@ -79,6 +80,9 @@ def settle_claims(state: State, now_ms: int) -> Plan | None:
 
     A new pass follows it.
     """
+    broken = _broken_claims(state)
+    if broken:
+        return _plan(state, now_ms, ANEW, len(broken), moves=_given_up(state, broken))
     claims = int(state.meta[L.M_CLAIMS])
     order = np.zeros((2, claims), np.int64)
     moves = np.zeros((claims, L.MOVE_SIZE), np.int64)
@@ -96,6 +100,32 @@ def settle_claims(state: State, now_ms: int) -> Plan | None:
         starts[name] = begun[:, column]
     starts["entry"] = -1
     return _plan(state, now_ms, ANEW, count, moves=moves, rows=rows[:used], starts=starts)
+
+
+def _broken_claims(state: State) -> list[int]:
+    """Claims on nodes from which affinity, or what else is asked of nodes, keeps them now, they themselves not counted:
+    what they were to be together with has ended."""
+    if not state.meta[L.M_AFFINE]:
+        return []
+    runs = state.work.runs[: int(state.meta[L.M_RUN_TOP])]
+    claims = np.flatnonzero((runs[:, L.R_NODES] > 0) & (runs[:, L.R_STATE] == L.RUN_CLAIM))
+    classes = state.catalogue.classes[state.work.buckets[runs[claims, L.R_BUCKET], L.B_CLASS]]
+    csets = state.catalogue.shapes[classes[:, L.C_SHAPE], L.S_CSET]
+    return [
+        run
+        for run, cset, affine in zip(claims.tolist(), csets.tolist(), classes[:, L.C_AFFINE].tolist(), strict=True)
+        if affine == 1 and not terms_hold(state, cset, np.array(rows_of_run(state, run)), np.array([run]))
+    ]
+
+
+def _given_up(state: State, claims: list[int]) -> Table:
+    """The moves that give claims up."""
+    moves = np.zeros((len(claims), L.MOVE_SIZE), np.int64)
+    runs = state.work.runs[claims]
+    moves[:, L.A_OP], moves[:, L.A_SLOT] = L.OP_CANCEL, claims
+    moves[:, [L.A_JOB, L.A_TASK, L.A_ATTEMPT]] = runs[:, [L.R_JOB, L.R_TASK, L.R_ATTEMPT]]
+    moves[:, [L.A_FOR_JOB, L.A_FOR_TASK]] = NO_JOB
+    return moves
 
 
 def claims_wake_ms(state: State) -> int:
@@ -140,10 +170,11 @@ def _search(state: State, now_ms: int, cursor: Cursor, budget: int) -> Plan:
     goes_on = msgspec.structs.replace(cursor, phase=0, row=0, seen=-1, restarts=0)
     if cursor.phase == PHASE_LENDER:
         goes_on = ANEW
-    if outcome == FOUND:
+    affine = found[L.SEEK_ENTRY] >= 0 and state.meta[L.M_AFFINE] and _affine_set(state) >= 0
+    if outcome == FOUND and not (affine and _loses_company(state)):
         moves, rows = _moves(state, cursor)
-        if found[L.SEEK_DUE] <= now_ms:
-            goes_on = ANEW  # all of it is free at once: what is claimed starts first
+        if affine or found[L.SEEK_DUE] <= now_ms:
+            goes_on = ANEW  # all of it is free at once: what is claimed starts first; or others may be elsewhere now
         return _plan(state, now_ms, goes_on, work, moves=moves, rows=rows)
     following = _next_search(state, cursor.phase)
     if following:
@@ -153,6 +184,24 @@ def _search(state: State, now_ms: int, cursor: Cursor, budget: int) -> Plan:
         L.OP_SEARCHED, cursor.job, cursor.task, NO_JOB, _young_until(state, now_ms, cursor.phase)
     )  # fmt: skip
     return _plan(state, now_ms, goes_on, work, moves=moves)
+
+
+def _affine_set(state: State) -> int:
+    """The constraint set of the task that was searched for, where terms of affinity concern it; -1: they do not."""
+    bucket = state.work.entries[state.search_record[L.SEEK_ENTRY], L.E_BUCKET]
+    row = state.catalogue.classes[state.work.buckets[bucket, L.B_CLASS]]
+    return int(state.catalogue.shapes[row[L.C_SHAPE], L.S_CSET]) if row[L.C_AFFINE] == 1 else -1
+
+
+def _loses_company(state: State) -> bool:
+    """Whether, when what was found has left, and what leaves already, something is gone that the task is to be together
+    with: then it could not start there."""
+    found = state.search_record
+    victims = _with_other_groups(state, state.scratch.victims[1, : found[L.SEEK_COUNT]])
+    runs = state.work.runs[: int(state.meta[L.M_RUN_TOP])]
+    leaving = np.flatnonzero((runs[:, L.R_NODES] > 0) & (runs[:, L.R_STATE] == L.RUN_GOING))
+    rows = state.scratch.scratch[L.SCRATCH_CHOSEN, : int(found[L.SEEK_GANG])]
+    return not terms_hold(state, _affine_set(state), rows, np.union1d(victims, leaving))
 
 
 def _next_search(state: State, phase: int) -> int:

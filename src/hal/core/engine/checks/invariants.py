@@ -406,9 +406,9 @@ def _parted(state: State, spec: ClassSpec) -> set[int]:
             if term.label in spec.labels:
                 away |= {row for row in rows if near(row, at, term.level)}
     for term in spec.together:
-        there = [at for what, at, begun in held if begun and term.label in what.labels]
-        if there or term.label not in spec.labels:
-            away |= {row for row in rows if not any(near(row, at, term.level) for at in there)}
+        named = [(at, begun) for what, at, begun in held if term.label in what.labels]
+        if named or term.label not in spec.labels:
+            away |= {row for row in rows if not any(begun and near(row, at, term.level) for at, begun in named)}
     return away
 
 

@@ -11,7 +11,7 @@ the scores of nodes instead. Nothing is asked where no term names any work.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -21,6 +21,8 @@ from hal.core.engine.tables.terms import Asked, Kinds
 from hal.core.kernels.passes.node_scores import SCORE_ONE
 from hal.core.kernels.structures import layout as L
 from hal.core.kernels.structures.arrays import Ints, Mask
+
+NOBODY: Final = np.zeros(0, np.int64)
 
 
 class Held(NamedTuple):
@@ -65,6 +67,18 @@ def part_nodes(state: State) -> None:
         _favour(state, near, row, kinds.liking[row])
     if again:
         _part(state, near, kinds.affine, sorted(again))
+
+
+def terms_hold(state: State, cset: int, rows: Ints, without: Ints) -> bool:
+    """Whether work of a constraint set could start on some nodes, were they free, as things are without some attempts
+    and claims: by its terms, by those of others, and by what else is asked of nodes. Bookings are not looked at."""
+    asked = state.nodes.asked
+    spec = asked.kinds.affine.get(cset) if asked is not None else None
+    if asked is None or spec is None:
+        return bool(state.nodes.allowed[cset, rows].all())
+    unparted = state.nodes.unparted.get(cset, state.nodes.allowed[cset])
+    away = _Near(state, asked.kinds, _held(state, without)).parted(spec)
+    return bool(unparted[rows].all() and not away[rows].any())
 
 
 def _concerned(before: Asked, now: Asked) -> tuple[set[int], list[int]]:
@@ -135,10 +149,12 @@ def _note_classes(state: State, kinds: Kinds) -> None:
     state.meta[L.M_AFFINE] = int(bool(kinds.affine or kinds.liking))
 
 
-def _held(state: State) -> Held:
+def _held(state: State, without: Ints = NOBODY) -> Held:
     """The nodes of all attempts and claims that matter to somebody."""
     runs = state.work.runs[: int(state.meta[L.M_RUN_TOP])]
-    held = np.flatnonzero(runs[:, L.R_NODES] > 0)  # others name a bucket that may be gone, and its class with it
+    there = runs[:, L.R_NODES] > 0
+    there[without] = False
+    held = np.flatnonzero(there)  # others name a bucket that may be gone, and its class with it
     classes = state.catalogue.classes[state.work.buckets[runs[held, L.R_BUCKET], L.B_CLASS]]
     affine = classes[:, L.C_AFFINE] != 0
     live, classes = held[affine], classes[affine]
@@ -175,8 +191,9 @@ class _Near:
             for term in self._kinds.apart_from.get(label, []):
                 away |= self._around(term, term.level, self._kinds.by_term[term])
         for term in spec.together:
-            there = self._nodes(self._kinds.labelled.get(term.label, []), begun=True)
-            if there.size or term.label not in spec.labels:
+            named = self._kinds.labelled.get(term.label, [])
+            there = self._nodes(named, begun=True)
+            if there.size or term.label not in spec.labels or self._nodes(named).size:  # a claim will be the first
                 away |= ~_near(self._state, there, term.level)
         return away
 

@@ -79,8 +79,6 @@ def explain(state: State, job: int, now_ms: int, *, brief: bool = False) -> Verd
     if fits:
         return _overtaken(state, job, slot, shape, spec, now_ms, ahead, starts_at_ms, basis)
     short = _short_of_resources(state, job, spec, shape)
-    if state.meta[L.M_AFFINE] and state.catalogue.classes[class_id, L.C_AFFINE] == 1:
-        short = _with_restraint(state, slot, short, "terms of affinity, of its own or that name it")
     return msgspec.structs.replace(
         short,
         starts_at_ms=starts_at_ms, basis=basis, forecast_at_ms=_of_when(state, basis, now_ms), position=ahead,

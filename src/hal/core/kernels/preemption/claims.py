@@ -52,6 +52,7 @@ from hal.core.kernels.structures.layout import (
     M_ENTRY_TOP,
     M_FAULT,
     M_NODES,
+    M_PARTED,
     M_PATIENCE,
     M_PIECE_TOP,
     M_RESOURCES,
@@ -203,6 +204,8 @@ def apply_moves(at: Any, moves: Table, rows: Ints, now: int) -> int:
         elif op == OP_START:
             t.meta[M_CLAIMS] -= 1
             t.runs[slot, R_STATE] = RUN_ON
+            if t.meta[M_AFFINE] != 0 and t.classes[t.buckets[t.runs[slot, R_BUCKET], B_CLASS], C_AFFINE] != 0:
+                t.meta[M_PARTED] = 1  # only now does it run there
             t.runs[slot, R_START] = now
             move_end(t, slot, min(now + t.runs[slot, R_PLANNED], INF))
         elif op == OP_CANCEL:
@@ -264,9 +267,18 @@ def _list_runs(t: Tables, state: int, keys: Ints, slots: Ints) -> int:
 
 
 @inner
+def _is_open(t: Tables, run: int, shape: int, node: int) -> bool:
+    """Whether an attempt may be on a node where it is charged, as far as one can ask: where affinity matters it parts
+    its like from the node itself, so it is asked whether that is up."""
+    if t.meta[M_AFFINE] != 0 and t.classes[t.buckets[t.runs[run, R_BUCKET], B_CLASS], C_AFFINE] == 1:
+        return bool(t.rows[node, N_STATE] == NODE_UP)
+    return bool(t.open_now[t.shapes[shape, S_CSET], node] != 0)
+
+
+@inner
 def _is_ready(t: Tables, run: int, shape: int, now: int) -> int:
     """1: all nodes of a claim are free, by the amounts in `search`; 0: not yet; -1: a node can never be, a booking is
-    too near, or a node has left the domain in which all must be."""
+    too near, or a node has left the domain in which all must be. Whether terms of affinity hold is asked before."""
     resources = t.meta[M_RESOURCES]
     ready = 1
     level = level_within(t, shape) if must_share(t, shape, t.runs[run, R_NODES]) else -1
@@ -276,7 +288,7 @@ def _is_ready(t: Tables, run: int, shape: int, now: int) -> int:
     while leads_on(t, piece, walked, t.pieces.shape[0]):
         walked += 1
         node = t.pieces[piece, P_NODE]
-        if t.open_now[t.shapes[shape, S_CSET], node] == 0 or not fits(t, t.capacity, node, shape, resources):
+        if not _is_open(t, run, shape, node) or not fits(t, t.capacity, node, shape, resources):
             return -1
         if booked_start(t, node, shape, now, t.runs[run, R_WALL]) != now:
             return -1
@@ -373,12 +385,7 @@ def resumable(at: Any, now: int, order: Table, moves: Table) -> int:
         while leads_on(t, piece, walked, t.pieces.shape[0]):
             walked += 1
             node = t.pieces[piece, P_NODE]
-            # Where affinity matters it parts its like from the node itself: whether that is up is asked instead.
-            if t.meta[M_AFFINE] != 0 and t.classes[t.buckets[t.runs[run, R_BUCKET], B_CLASS], C_AFFINE] == 1:
-                there = there and t.rows[node, N_STATE] == NODE_UP
-            else:
-                there = there and t.open_now[t.shapes[shape, S_CSET], node] != 0
-            there = there and t.search[node, SEARCH_FREE] >= amount
+            there = there and _is_open(t, run, shape, node) and t.search[node, SEARCH_FREE] >= amount
             there = there and booked_start(t, node, shape, now, left) == now
             piece = t.pieces[piece, P_NEXT]
         if there:

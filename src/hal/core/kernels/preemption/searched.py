@@ -14,7 +14,6 @@ from hal.core.kernels.structures.jit import inner
 from hal.core.kernels.structures.layout import (
     B_CLASS,
     B_OWNER,
-    C_AFFINE,
     C_NEXT,
     C_NODES,
     E_BUCKET,
@@ -24,7 +23,6 @@ from hal.core.kernels.structures.layout import (
     E_SOUGHT,
     E_WHERE,
     INF,
-    M_AFFINE,
     M_CLAIMS,
     M_EPOCH,
     M_MOST_CLAIMS,
@@ -100,8 +98,6 @@ def search_at(t: Tables, entry: int, task: int) -> int:
     bucket = t.entries[entry, E_BUCKET]
     if t.meta[M_PREEMPTING] == 0 or t.meta[M_CLAIMS] >= t.meta[M_MOST_CLAIMS]:
         return INF
-    if t.meta[M_AFFINE] != 0 and t.classes[t.buckets[bucket, B_CLASS], C_AFFINE] == 1:
-        return INF  # a claim would keep others away, or draw them near, before anything of it runs
     if t.classes[t.buckets[bucket, B_CLASS], C_NEXT] != 0:
         return INF  # nothing is taken from others for several groups at once
     if not _may_search(t, bucket):
