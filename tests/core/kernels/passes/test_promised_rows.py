@@ -41,6 +41,6 @@ def test_a_promised_row_is_chosen_by_when_the_work_ends_and_what_is_left(
     planned[0, L.V_KIND], planned[0, L.V_START] = kind, STARTS_AT
     nodes[0] = [PROMISED_ROW, 0, *[extra] * len(state.nodes.resources)]
     state.counts[L.COUNT_RESERVED] = 1
-    reserve_node(state.at, PROMISED_ROW, 0)
+    reserve_node(state.allocation.tables(), PROMISED_ROW, 0)
     shape = int(state.catalogue.classes[class_id, L.C_SHAPE])
     assert choose(state, shape, NODES, end, 1) == expected
