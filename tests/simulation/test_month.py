@@ -80,6 +80,7 @@ def test_work_that_may_be_moved_makes_room_for_wide_jobs_beside_everything_else(
 
 @pytest.mark.slow
 @pytest.mark.long
+@pytest.mark.timeout(1_800)
 def test_thirty_days_of_five_hundred_nodes() -> None:
     """Every capability at once, some tens of thousands of tasks: nothing lost, doubled or above its limit.
 
