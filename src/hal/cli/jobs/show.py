@@ -106,7 +106,7 @@ def show(
     if not listed and (named or states):
         screen.note(f"no task of {job} is {states.replace(',', ' or ')}" if states else f"no task of {job} is shown")
     screen.show({**as_plain(info), "task_list": listed}, lambda: _render_array(screen, info, listed))
-    if len(found) > tasks:
+    if len(found) > tasks and not screen.plain:
         shown = f"the first {tasks} that match" if named or states else f"{tasks} of {info.tasks} tasks"
         screen.note(f"{shown} are shown (more: --tasks N; one in full: hal show {handle.id}.7)")
 

@@ -117,7 +117,9 @@ class Submitted(msgspec.Struct, frozen=True, kw_only=True):
     ids: tuple[str, ...] = ()
     jobs: tuple[JobInfo, ...] = ()
     warnings: tuple[str, ...] = ()
+    """What there is to know about jobs that are accepted all the same."""
     forecasts: tuple[Forecast, ...] = ()
+    """Of a dry run of up to eight jobs: when each would start, in their order."""
 
 
 def submit(specs: Sequence[JobSpec], *, dry_run: bool = False, key: str | None = None) -> Call[Submitted]:

@@ -283,7 +283,7 @@ class TaskPlane:
 
     def foresee(self, jobs: Sequence[LiveJob], now_ms: int) -> list[Forecast]:
         """See `foreseeing.foresee`."""
-        return foreseeing.foresee(self._table, self._engine, jobs, now_ms)
+        return foreseeing.foresee(self._engine, jobs, now_ms)
 
     def previewing(
         self, job: int, patch: JobPatch, by: Submitter, now_ms: int, ended: Mapping[int, EndedJob] | None = None

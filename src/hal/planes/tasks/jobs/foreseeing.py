@@ -10,22 +10,22 @@ from typing import Final
 
 from hal.core.engine.events import INF
 from hal.core.model import Forecast
+from hal.planes.tasks.engine.interning import Interning
 from hal.planes.tasks.engine.view import EngineView
 from hal.planes.tasks.jobs.explanation import AT_LEAST, PLAYED
 from hal.planes.tasks.live.job import LiveJob
 from hal.planes.tasks.table.engine_feed import EngineFeed
-from hal.planes.tasks.table.table import JobTable
 
 MAX_FORESEEN: Final = 8
 """Jobs of one submission."""
 NOW: Final = "it would start at once"
 HELD: Final = "it is held until somebody releases it"
 DEPENDENT: Final = "it waits for other jobs"
-TOO_MUCH: Final = "too much waits to play the engine forward"
+NOT_PLAYED: Final = "the engine was not played forward: too much waits, or a policy gave no answer"
 NOTHING: Final = "nothing that ends or opens as planned lets it start"
 
 
-def foresee(table: JobTable, engine: EngineView, jobs: Sequence[LiveJob], now_ms: int) -> list[Forecast]:
+def foresee(engine: EngineView, jobs: Sequence[LiveJob], now_ms: int) -> list[Forecast]:
     """The forecast of each job's first task, if all of them were submitted now; none where there are too many.
 
     Args:
@@ -33,7 +33,7 @@ def foresee(table: JobTable, engine: EngineView, jobs: Sequence[LiveJob], now_ms
     """
     if len(jobs) > MAX_FORESEEN:
         return []
-    feed = EngineFeed(table.interning)
+    feed = EngineFeed(Interning())  # of its own: the table's has indices of what is staged and not fed yet
     asked = [job for job in jobs if not job.hold and job.eligible_ms < INF]
     for job in asked:
         first = next(iter(job.ranges))
@@ -51,7 +51,7 @@ def _forecast(job: LiveJob, found: tuple[dict[int, int], int] | None, now_ms: in
     if job.eligible_ms >= INF:
         return Forecast(basis=DEPENDENT)
     if found is None:
-        return Forecast(basis=TOO_MUCH)
+        return Forecast(basis=NOT_PLAYED)
     starts, last_ms = found
     at_ms = starts.get(job.id)
     if at_ms is not None:
