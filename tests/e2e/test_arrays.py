@@ -137,6 +137,7 @@ def test_show_lists_chosen_tasks(client: Client, hal: Hal) -> None:
     assert f"no task of {job} is pending" in hal("show", job, "--state", "pending").err
     assert "shown" not in hal("show", job, "--failed").err
     assert "2 of 5 tasks are shown" in hal("show", job, "--tasks", "2").err
+    assert hal("show", job, "--tasks", "2", "-o", "json").err == ""
     more = "the first 2 that match are shown"
     assert [more in hal("show", job, "-s", "succeeded", "--tasks", most).err for most in (2, 4)] == [True, False]
 
