@@ -10,8 +10,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 from msgspec.structs import replace
 
@@ -22,6 +24,8 @@ from hal.runtime.session_certificates import over_network
 from hal.runtime.session_file import new_session_file, private_directory, shards_of, write_session_file
 
 WAIT_S = 30.0
+
+T = TypeVar("T")
 
 
 class OneGroup:
@@ -127,6 +131,14 @@ class Processes:
         file = self.broker_file if daemon == "broker" else self.file
         argv = [sys.executable, "-m", f"hal.daemons.{daemon}", "--session", str(file), *words]
         return subprocess.Popen(argv, stdout=stdout, text=True, env={**os.environ, "HAL_TASK": str(task)})
+
+
+def results_of(session: Session, futures: Sequence[Future[T]]) -> list[T]:
+    """The results of all of them; if some do not come, the failure says how the session goes."""
+    wait(futures, WAIT_S)
+    left = [at for at, future in enumerate(futures) if not future.done()]
+    assert not left, f"{len(left)} of {len(futures)} tasks have no result: {left[:9]}; {session.numbers(slots=True)}"
+    return [future.result() for future in futures]
 
 
 def free_port() -> int:

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +17,7 @@ import pytest
 
 from hal.client.session import SessionLost, open_session
 from hal.client.sessions import reconnection
-from tests.client.sessions.processes import WAIT_S, Processes, processes
+from tests.client.sessions.processes import WAIT_S, Processes, processes, results_of
 from tests.client.sessions.test_chaos import task_processes
 
 
@@ -47,7 +48,18 @@ def test_a_session_outlives_its_broker(running: Processes, tmp_path: Path) -> No
             assert next(results) == base
             running.replace_broker()
             assert list(results) == [x + base for x in range(1, 30_000)], number
-        assert [future.result(WAIT_S) for future in futures] == [base, *[x + base for x in range(1_000)] * 3]
+        assert results_of(session, futures) == [base, *[x + base for x in range(1_000)] * 3]
+
+
+def test_a_client_that_waits_for_nothing_goes_on_after_its_broker(running: Processes) -> None:
+    """Its next task is sent at once: no answer comes that would send it."""
+    with running.open() as session:
+        assert session.submit(abs, -1).result(WAIT_S) == 1
+        former = session._core._link
+        running.replace_broker()
+        while session._core._link is former:
+            time.sleep(0.01)
+        assert session.submit(abs, -2).result(WAIT_S) == 2
 
 
 CLIENT = """

@@ -589,7 +589,7 @@ class SessionCore:
                 break
             with self._lock:
                 self._link = link
-                self._confirmed = False
+                self._confirmed = not self._durable.blocks  # what is sent again is answered
                 for event in self._cancelling:
                     event.set()
                 self._cancelling.clear()

@@ -85,7 +85,8 @@ class Reconnection:
     def _were_told_to_another(self, kept: list[KeptTasks]) -> bool:
         """Whether the broker has answered all of a block whose results have not all arrived here."""
         left = {block for frame in kept for block, _, _ in frame.tasks}
-        return any(first < kept[-1].next_task and first not in left for first in self.blocks)
+        sent = list(self.blocks)  # other threads submit meanwhile
+        return any(first < kept[-1].next_task and first not in left for first in sent)
 
     def frames_again(self) -> list[SessionFrame]:
         """What the broker may not have."""

@@ -63,9 +63,8 @@ from hal.wire.roles import Role
 
 DIAL_S: Final = 10.0
 DIAL_FOR_S: Final = 60.0
-DIAL_TRIES: Final = 1_000
 DIAL_PAUSE_S: Final = 0.02
-"""A broker that does not listen yet is dialled again so often."""
+"""Between two tries to reach a broker that does not listen yet."""
 FLUSH_S: Final = 0.004
 """Results leave when so much time has passed since the last ones left, and at the end of their run."""
 WATCH_S: Final = 0.02
@@ -123,15 +122,13 @@ def open_session(session: SessionFile, hello: Hello, dial_s: float = DIAL_FOR_S)
         HALError: it refuses this process.
     """
     began_s = time.monotonic()
-    for _ in range(DIAL_TRIES):
+    while True:
         try:
             return _open(session, hello)
-        except UnreachableError as error:
-            last = error
-        if time.monotonic() - began_s >= dial_s:
-            break
+        except UnreachableError:
+            if time.monotonic() - began_s >= dial_s:
+                raise
         time.sleep(DIAL_PAUSE_S)
-    raise last
 
 
 def _open(session: SessionFile, said: Hello) -> tuple[Link, SessionOpened]:
