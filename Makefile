@@ -50,25 +50,27 @@ kernels: $(READY) ## compile the engine's numba kernels (a minute or two, once p
 demo: kernels ## a workflow on this machine, then a replay of a synthetic log; plots in out/demo
 	@$(PY) examples/demo/demo.py
 
+# What fails beside others is told, and runs once more alone: what passes then is too sensitive to load, and wants mending
+# too. Arguments: which tests, and how.
+alone = echo "Once more alone, what failed beside others:"; \
+	$(PY) -m pytest -v -m "$(1)" $(2) --maxfail 3 --last-failed --last-failed-no-failures none; tests=$$?
+
 # Types are checked beside the tests, which wait now and then; what mypy says comes last.
 test: $(READY) ## lint, types, import contracts, generated files, all fast tests (about 5 minutes)
 	@$(MAKE) --no-print-directory -j 2 $(filter-out lint-types,$(LINTS)) kernels
 	$(PY) -m mypy > $(VENV)/mypy.log 2>&1 & types=$$!; \
-	$(PY) -m pytest -n 2 --dist worksteal -m "not slow and not soak and not attack"; tests=$$?; \
+	$(PY) -m pytest -n 2 --dist worksteal -m "not slow and not soak and not attack" --cache-clear; tests=$$?; \
+	if [ $$tests = 1 ]; then $(call alone,not slow and not soak and not attack); fi; \
 	wait $$types; types=$$?; cat $(VENV)/mypy.log; exit $$((tests + types))
 
 # What `make test` leaves out. It tries a fifth of the examples of each property test (tests/examples.py), these try all.
 test-all $(PLANE_TARGETS) test-%: export HYPOTHESIS_PROFILE ?= ci
 
-# Slow tests wait for processes more than they compute: four at a time, and kernels compile where all of them wait. What
-# fails beside others is told, and runs once more alone: what passes then is too sensitive to load, and wants mending too.
+# Slow tests wait for processes more than they compute: four at a time, and kernels compile where all of them wait.
 test-all: kernels $(JUPYTER)/.installed ## what `make test` leaves out: slow tests; all examples, with array bounds checked (about 20 minutes more)
 	NUMBA_BOUNDSCHECK=1 $(PY) $(COMPILE) --for-parent --cache "$(HAL_CACHE)-boundscheck" & compiling=$$!; \
 	$(PY) -m pytest -n 4 --dist worksteal -m "slow or attack" --timeout 900 --durations 20 --cache-clear; tests=$$?; \
-	if [ $$tests = 1 ]; then \
-		echo "Once more alone, what failed beside others:"; \
-		$(PY) -m pytest -v -m "slow or attack" --timeout 900 --maxfail 3 --last-failed --last-failed-no-failures none; tests=$$?; \
-	fi; \
+	if [ $$tests = 1 ]; then $(call alone,slow or attack,--timeout 900); fi; \
 	wait $$compiling && exit $$tests
 	NUMBA_BOUNDSCHECK=1 HAL_CACHE="$(HAL_CACHE)-boundscheck" $(PY) -m pytest -n 2 --dist worksteal \
 		-m "(kernels or hypothesis) and not slow and not soak and not attack" --timeout 900
