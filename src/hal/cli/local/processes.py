@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import json
 import os
+import shlex
 import signal
 import sys
 import time
@@ -16,7 +17,7 @@ from subprocess import Popen
 from hal.cli.local.layout import NodePlan
 from hal.core.model import ConflictError
 from hal.runtime.detached_process import start_detached
-from hal.runtime.home import Home
+from hal.runtime.home import Home, find_home
 from hal.runtime.identity import ProcessIdentity, identify, kill, running, wait_gone, write_pid_file
 from hal.runtime.inheritance import daemon_environment
 from hal.runtime.regular_files import NotRegularError, open_own, open_regular
@@ -137,7 +138,17 @@ def controller(home: Home) -> Process:
 
 
 OLD_SETTINGS = "hal.toml has been changed since the controller was started, and is not in force"
-READ_AGAIN = "to check it and use it: hal config check && hal down --leave && hal up"
+
+
+def option_of(home: Home) -> str:
+    """What a command that is suggested needs to find this home: ` --home DIR`, or '' where it finds it by itself."""
+    return "" if home.root == find_home().root else f" --home {shlex.quote(str(home.root))}"
+
+
+def read_again(home: Home) -> str:
+    """How a changed hal.toml comes into force."""
+    there = option_of(home)
+    return f"to check it and use it: hal config check{there} && hal down{there} --leave && hal up{there}"
 
 
 def has_old_settings(home: Home) -> bool:

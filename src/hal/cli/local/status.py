@@ -221,7 +221,7 @@ def _look_at_supervision(home: Home, report: Report) -> None:
     """Add the planes of this machine, and what keeps ending."""
     from hal.cli.local.layout import saved_agent, saved_layout
     from hal.cli.local.planes import plane_states
-    from hal.cli.local.processes import OLD_SETTINGS, READ_AGAIN, has_old_settings, nodes_with_processes, supervisor
+    from hal.cli.local.processes import OLD_SETTINGS, has_old_settings, nodes_with_processes, read_again, supervisor
     from hal.cli.local.supervision import read_note
     from hal.core.model import HALError
 
@@ -236,7 +236,7 @@ def _look_at_supervision(home: Home, report: Report) -> None:
         report.problems.append(Problem(error.message, error.hint))
         return
     if report.pid and has_old_settings(home):
-        report.problems.append(Problem(OLD_SETTINGS, READ_AGAIN))
+        report.problems.append(Problem(OLD_SETTINGS, read_again(home)))
     runs = bool(report.pid or nodes_with_processes(home))
     if wanted is not None and wanted.restart and runs and not report.supervisor:
         report.problems.append(Problem("what ends here is not started again", "start the supervisor: hal up"))

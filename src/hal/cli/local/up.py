@@ -191,10 +191,9 @@ def _planes(screen: Screen, home: Home, layout: Layout, *, foreground: bool) -> 
 def _print_result(screen: Screen, home: Home, layout: Layout, started: Sequence[str], *, foreground: bool) -> None:
     from hal.cli.kit.formats import amounts
     from hal.cli.kit.screen import as_plain
-    from hal.cli.local.processes import OLD_SETTINGS, READ_AGAIN, has_old_settings
+    from hal.cli.local.processes import OLD_SETTINGS, has_old_settings, option_of, read_again
     from hal.cli.local.startup import FOLLOWING
     from hal.core.model import plural
-    from hal.runtime.home import find_home
 
     planes = _planes(screen, home, layout, foreground=foreground)
     health = _health(home)
@@ -213,7 +212,7 @@ def _print_result(screen: Screen, home: Home, layout: Layout, started: Sequence[
         return
     if screen.quiet:
         return
-    there = "" if home.root == find_home().root else f" --home {home.root}"
+    there = option_of(home)
     screen.line(f"HAL is up{'' if started else ' already'}: {plural(len(layout.nodes), 'node')}, home {home.root}")
     for plan in layout.nodes:
         has = amounts({"cpu": plan.cpu_milli, "memory": plan.memory_bytes, **plan.resources})
@@ -239,7 +238,7 @@ def _print_result(screen: Screen, home: Home, layout: Layout, started: Sequence[
             screen.note(f"warning: {warning}")
     if has_old_settings(home):
         screen.note(f"warning: {OLD_SETTINGS}")
-        screen.note(f"hint: {READ_AGAIN}")
+        screen.note(f"hint: {read_again(home)}")
     elif not foreground:
         screen.note(f"try: hal run{there} -- hostname    hal status{there}    hal down{there}")
 
