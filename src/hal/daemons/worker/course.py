@@ -10,6 +10,8 @@ from hal.daemons.worker.worker import DIAL_FOR_S
 from hal.runtime.away_since import AwaySince
 from hal.runtime.session_file import SessionFile, shards_of
 
+DIAL_DURABLE_S: Final = 60.0
+"""As clients do: the broker of a durable session is started again."""
 DIAL_ALL_S: Final = 20.0
 """So long all brokers of a session that has several are dialled together."""
 DIAL_EACH_S: Final = 3.0
@@ -40,7 +42,7 @@ class Course:
     def dial_s(self) -> float:
         """For how long."""
         if len(self._shards) == 1:
-            return DIAL_FOR_S
+            return DIAL_DURABLE_S if self._shards[0].journal else DIAL_FOR_S
         return 0.0 if self.over else max(DIAL_ALL_S / len(self._shards), DIAL_EACH_S)
 
     @property

@@ -62,7 +62,7 @@ from hal.wire.frames.sessions import (
 from hal.wire.roles import Role
 
 DIAL_S: Final = 10.0
-DIAL_FOR_S: Final = 60.0
+DIAL_FOR_S: Final = 20.0
 DIAL_PAUSE_S: Final = 0.02
 """Between two tries to reach a broker that does not listen yet."""
 FLUSH_S: Final = 0.004
