@@ -155,3 +155,19 @@ def test_more_shapes_than_are_compared_at_once_are_counted() -> None:
     go(state, 0)
     assert running(state)["job"].tolist() == list(range(1, 13))  # 1 + … + 12 = 78
     check_invariants(state)
+
+
+def test_a_node_with_more_attempts_than_are_sorted_ends_the_kept_instants_of_its_shape() -> None:
+    """A line is kept, then one of its nodes is full with more attempts than scratch holds: nothing is known of it."""
+    state = new_state()
+    apply(state, NodesChanged((NodeSpec("n0", {"cpu": 4}),)))
+    shape = int(state.catalogue.classes[intern_classes(state, SMALL)[0], L.C_SHAPE])
+    t = state.tables()
+    assert plain(ready_line)(t, shape) == 0
+    t.free[0] = 0
+    t.rows[0, L.N_PIECES] = t.scratch[L.SCRATCH_ENDS].shape[0] + 1
+    t.rows[0, L.N_UNREADY] = 1
+    t.unready[0] = 0
+    t.ticks[L.TICK_UNREADY] = 1
+    assert plain(ready_line)(t, shape) == -1
+    assert plain(kept_line)(t, shape) == -1

@@ -109,3 +109,18 @@ def test_nodes_of_a_reservation_come_free_when_anything_of_it_moves(column: int 
         planned[0, column] += 1
     plain(free_replaced)(t, planned, nodes, 9)
     assert t.freed[: int(state.meta[L.M_FREED])].tolist() == freed
+
+
+def test_only_nodes_of_the_reservation_that_is_gone_come_free() -> None:
+    """Of four with a node each the plan keeps all but the third."""
+    state = nodes_of_five()
+    t = state.tables()
+    state.meta[L.M_TIMELINES], state.meta[L.M_RESERVATIONS] = 1, 4
+    t.reservations[:4] = 0
+    for at in range(4):
+        columns = [L.V_ENTRY, L.V_JOB, L.V_START, L.V_KIND, L.V_FIRST, L.V_NODES]
+        t.reservations[at, columns] = at, 7 + at, 100, L.KIND_BLOCK, at, 1
+        t.reserved[at, L.Q_NODE] = at
+    planned, nodes = t.reservations[[0, 1, 3]].copy(), t.reserved[:4].copy()
+    plain(free_replaced)(t, planned, nodes, 9)
+    assert t.freed[: int(state.meta[L.M_FREED])].tolist() == [2]
