@@ -62,6 +62,31 @@ def test_a_client_that_waits_for_nothing_goes_on_after_its_broker(running: Proce
         assert session.submit(abs, -2).result(WAIT_S) == 2
 
 
+def test_tasks_go_on_beside_a_long_one_after_the_broker_is_replaced(running: Processes, tmp_path: Path) -> None:
+    """The next broker confirms what it has from the former one, so that the next task is sent at once."""
+    gate = tmp_path / "gate"
+
+    def long() -> int:
+        while not gate.exists():
+            time.sleep(0.01)
+        return 3
+
+    running.add_worker()  # one is still inside of the task when it has lost its broker
+    with running.open() as session:
+        held = session.submit(long)
+        assert session.submit(abs, -1).result(WAIT_S) == 1
+        former = session._core._link
+        running.replace_broker()
+        while session._core._link is former:
+            time.sleep(0.01)
+        other = session.submit(abs, -2)
+        try:
+            assert other.result(WAIT_S) == 2
+        finally:
+            gate.touch()
+        assert held.result(WAIT_S) == 3
+
+
 CLIENT = """
 import os, sys, time
 from hal.client.session import open_session

@@ -24,6 +24,7 @@ from hal.client.sessions.labels import function_name
 from hal.client.sessions.reconnection import Reconnection
 from hal.core.model.errors import HALError, UnreachableError
 from hal.runtime.exchange import MARK, size_of
+from hal.runtime.frame_link import FrameLink
 from hal.runtime.session_exchange import payload_exchange
 from hal.runtime.session_file import SessionFile
 from hal.runtime.shared_values import note_used, take_used
@@ -587,15 +588,19 @@ class SessionCore:
             if link is None:
                 reason = failure
                 break
-            with self._lock:
-                self._link = link
-                self._confirmed = not self._durable.blocks  # what is sent again is answered
-                for event in self._cancelling:
-                    event.set()
-                self._cancelling.clear()
-                self._send(*self._durable.frames_again())
+            self._go_on(link, self._durable)
             reason = self._read_link()
         self._lose(SessionLost(f"the session is lost: {self._given_up or reason}"))
+
+    def _go_on(self, link: FrameLink[SessionFrame], durable: Reconnection) -> None:
+        """Send again over another connection what the broker may not have."""
+        with self._lock:
+            self._link = link
+            self._confirmed = not durable.blocks  # what is sent again is answered
+            for event in self._cancelling:
+                event.set()
+            self._cancelling.clear()
+            self._send(*durable.frames_again())
 
     def _read_link(self) -> str:
         """Read until the connection ends; returns why it did."""

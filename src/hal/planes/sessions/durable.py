@@ -199,6 +199,7 @@ class DurableClients:
         match frame:
             case SubmitTasks():
                 if client.knows(frame):
+                    submitter.acknowledged = False  # whoever sends it again waits for a word as for the first time
                     return
                 self._broker.submit(submitter, frame, now_ms)
                 client.note_block(frame)
