@@ -9,7 +9,7 @@ import contextlib
 import errno
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -32,7 +32,7 @@ class PayloadFiles:
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def read(self, name: str, length: int) -> Iterator[tuple[bytes, int]]:
+    def read(self, name: str, length: int) -> Generator[tuple[bytes, int], None, None]:
         """Yield a payload in pieces of this length, each with its size."""
         fd = open_regular(self._path / check_name(name))
         try:

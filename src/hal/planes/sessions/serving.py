@@ -351,7 +351,7 @@ class BrokerService:
         self._file_connections += 1
         try:
             connection.send_nowait(self._welcome(0))
-            await serve_files(connection, files)
+            await serve_files(self._runtime, connection, files)
         finally:
             self._file_connections -= 1
 
