@@ -156,13 +156,6 @@ def remove_exchange(path: Path) -> None:
     shutil.rmtree(path, ignore_errors=True)
 
 
-def remove_files_of(path: Path, client: int) -> None:
-    """Remove what a client has left behind."""
-    for file in path.glob(f"c{client}-*"):
-        with contextlib.suppress(OSError):
-            file.unlink()
-
-
 class Exchange:
     """The directory as one process sees it.
 

@@ -9,7 +9,7 @@ import contextlib
 import errno
 import fcntl
 import os
-from collections.abc import Generator, Iterator
+from collections.abc import Collection, Generator, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -73,6 +73,21 @@ class PayloadFiles:
     def remove(self, name: str) -> None:
         with contextlib.suppress(OSError):
             (self._path / check_name(name)).unlink()
+
+    def remove_of(self, client: int) -> None:
+        """Remove what a client has left behind."""
+        self._remove_all(f"c{client}-*")
+
+    def remove_others(self, clients: Collection[int]) -> None:
+        """Remove what others than these clients have left behind."""
+        kept = tuple(f"c{client}-" for client in clients)
+        self._remove_all("c*-*", kept)
+
+    def _remove_all(self, pattern: str, kept: tuple[str, ...] = ()) -> None:
+        for file in self._path.glob(pattern):
+            if not file.name.startswith(kept):
+                with contextlib.suppress(OSError):
+                    file.unlink()
 
 
 class SharedDirectory:

@@ -5,6 +5,7 @@ machine.
 from __future__ import annotations
 
 import os
+import secrets
 from functools import partial
 from typing import Any, Final
 
@@ -18,6 +19,8 @@ from hal.wire.frames.sessions import SESSIONS, OpenSession, SessionOpened
 from hal.wire.roles import Role
 
 DIAL_S: Final = 10.0
+WRITER_BYTES: Final = 4
+"""Random, in the names of files."""
 
 
 def payload_exchange(session: SessionFile, opened: SessionOpened, writer: str) -> AnyExchange | None:
@@ -25,10 +28,12 @@ def payload_exchange(session: SessionFile, opened: SessionOpened, writer: str) -
 
     Args:
         opened: what the broker has said.
-        writer: unique among the session's processes that write for the same client.
+        writer: unique among the processes that are connected to the broker and write for the same client. The files of
+            those before it, of which a later broker may give the numbers to others, have other names nevertheless.
     """
     if not opened.directory:
         return None
+    writer = f"{writer}-{secrets.token_hex(WRITER_BYTES)}"
     here = open_exchange(opened.directory, opened.place, writer)
     if here is not None:
         return here

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -25,6 +25,14 @@ from tests.client.sessions.test_chaos import task_processes
 def running() -> Iterator[Processes]:
     with processes(durable=True) as started:
         yield started
+
+
+def wait_for(seen: Callable[[], bool]) -> None:
+    """Until it is so."""
+    deadline_s = time.monotonic() + WAIT_S
+    while not seen():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.01)
 
 
 def test_a_durable_session_is_one(running: Processes) -> None:
@@ -136,6 +144,47 @@ def test_results_are_kept_for_a_client_that_is_away(running: Processes, tmp_path
     running.replace_broker()
     with open_session(running.file, client="c") as session:
         assert [future.result(WAIT_S) for future in session.recovered] == [x * x for x in range(300)]
+
+
+LARGE_CLIENT = """
+import os, sys
+from hal.client.session import open_session
+session = open_session(sys.argv[1], client="c")
+def work(number):
+    import os, time
+    while number and not os.path.exists(sys_argv_2):
+        time.sleep(0.01)
+    return bytes([number]) * (2 << 20)
+sys_argv_2 = sys.argv[2]
+futures = [session.submit(work, number) for number in range(4)]
+session.flush()
+session._core.leave()
+os._exit(0)
+"""
+
+
+def test_large_results_of_two_brokers_have_different_names(running: Processes, tmp_path: Path) -> None:
+    """The workers of the next one have the numbers of the former ones; results of both wait for their client."""
+    directory = Path(f"/dev/shm/hal-session-{running.session.id}")
+    code = LARGE_CLIENT
+    argv = [sys.executable, "-c", code, str(running.file), str(tmp_path / "gate")]
+    subprocess.run(argv, timeout=WAIT_S, check=True)
+    wait_for(lambda: len(list(directory.glob("c*"))) == 1)
+    running.replace_broker()
+    (tmp_path / "gate").touch()
+    wait_for(lambda: len(list(directory.glob("c*"))) == 4)
+    with open_session(running.file, client="c") as session:
+        results = [future.result(WAIT_S) for future in session.recovered]
+    assert [(result[0], len(result)) for result in results] == [(number, 2 << 20) for number in range(4)]
+    wait_for(lambda: not list(directory.glob("c*")))
+
+
+def test_payloads_of_others_than_durable_clients_go_with_the_broker(running: Processes) -> None:
+    """Those of tasks that submit, whose numbers the next broker gives to others."""
+    directory = Path(f"/dev/shm/hal-session-{running.session.id}")
+    (directory / "c99-w3-1").write_bytes(b"left")
+    running.replace_broker()
+    assert not list(directory.glob("c*"))
 
 
 def let_journal_grow(running: Processes, more: int) -> None:

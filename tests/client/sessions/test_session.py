@@ -160,10 +160,56 @@ def test_arrays_travel_out_of_band(session: Session) -> None:
     assert (session.submit(lambda a: a * 2, array).result(WAIT_S) == array * 2).all()
 
 
+LARGE = 2 << 20
+"""Bytes of a payload that is a file."""
+
+
 def exchanged_files(running: Processes) -> list[Path]:
     """What large payloads have left in the session's directory, which its broker holds by a lock."""
     directory = Path(f"/dev/shm/hal-session-{read_session_file(running.file).id}")
     return [path for path in directory.iterdir() if path.name != "broker.lock"]
+
+
+def wait_until_empty(running: Processes) -> None:
+    """Until there are no payloads."""
+    deadline_s = time.monotonic() + WAIT_S
+    while left := exchanged_files(running):
+        assert time.monotonic() < deadline_s, left
+        time.sleep(0.01)
+
+
+def test_what_tasks_of_a_lost_client_write_goes(running: Processes, tmp_path: Path) -> None:
+    """A task goes on when its client is gone, and then has a large result."""
+    begun, gate = tmp_path / "begun", tmp_path / "gate"
+
+    def late() -> bytes:
+        begun.touch()
+        while not gate.exists():
+            time.sleep(0.01)
+        return bytes(LARGE)
+
+    lost = running.open()
+    lost.submit(late)
+    while not begun.exists():
+        time.sleep(0.01)
+    lost._core._link.close()
+    with running.open() as session:
+        gate.touch()
+        seen = session.submit(lambda: None)
+        while not seen.done() or session.numbers().busy:
+            time.sleep(0.01)
+    wait_until_empty(running)
+
+
+def test_large_results_of_an_abandoned_map_go(running: Processes) -> None:
+    """Those that have come, and those that come later, while their client goes on."""
+    with running.open() as session:
+        results = session.map(lambda x: bytes(LARGE + x), range(20))
+        assert len(next(results)) == LARGE
+        results.close()
+        assert list(session.map(abs, range(-100, 0))) == list(range(100, 0, -1))
+        session.submit(abs, -1).result(WAIT_S)
+        wait_until_empty(running)
 
 
 def test_large_arguments_and_results_travel_as_files(running: Processes) -> None:

@@ -112,3 +112,22 @@ def test_a_latency_is_counted_where_it_is_within(took_ms: int) -> None:
     (step,) = [step for step, tasks in enumerate(found.counts) if tasks]
     assert step == LATENCY_STEPS - 1 or took_ms < 1 << step
     assert not step or took_ms >= 1 << (step - 1)
+
+
+def test_a_client_is_forgotten_again_when_nobody_runs_its_tasks() -> None:
+    """What these have written until then is nobody's: of two workers one reports its task, and the other one dies."""
+    broker = Broker()
+    forgotten: list[int] = []
+    broker.forget_client = forgotten.append
+    workers, gone, other = workers_of(broker, 2), Client(broker), Client(broker)
+    gone.submit(2)
+    other.submit(1)
+    assert all(worker.arguments for worker in workers)
+    broker.remove_submitter(gone.submitter)
+    workers[0].finish()
+    assert forgotten == [gone.submitter.number]
+    workers[1].die()
+    assert forgotten == [gone.submitter.number] * 2
+    workers[0].finish()
+    broker.remove_submitter(other.submitter)
+    assert forgotten == [gone.submitter.number] * 2 + [other.submitter.number]

@@ -259,6 +259,17 @@ def values_of(frame: TaskResults, exchange: AnyExchange | None) -> Iterator[Any]
             raise error_of(frame.statuses[position], view[begin:end])
 
 
+def remove_results(frame: TaskResults, exchange: AnyExchange | None) -> None:
+    """Nobody takes these results: remove those that are files."""
+    payload = frame.payload
+    if exchange is None or MARK not in payload:
+        return
+    for begin, end in _bounds(frame):
+        if begin < end and payload[begin] == MARK:
+            with contextlib.suppress(OSError):
+                exchange.remove(payload[begin:end])
+
+
 def error_of(status: int, data: memoryview) -> BaseException:
     """The exception of a task that has no result."""
     if status == TaskStatus.FAILED:

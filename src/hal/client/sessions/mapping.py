@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from hal.client.sessions.answers import Stored, values_of
+from hal.client.sessions.answers import Stored, remove_results, values_of
 from hal.client.sessions.core import Options, SessionCore
 from hal.runtime.exchange import MARK, size_of
 from hal.runtime.shared_values import take_used
@@ -72,6 +72,8 @@ class TaskMap:
         self._blocks: deque[tuple[int, _MapBlock]] = deque()
         """First task of each block of which results were not taken, in order."""
         self._block_tasks = BLOCK_TASKS
+        self._taking: tuple[TaskResults, SessionCore] | None = None
+        """Results of which some were not taken."""
         self._untaken = 0
         self._untaken_bytes = 0
         self._exhausted = False
@@ -141,7 +143,9 @@ class TaskMap:
                 taken, count = 0, block.tasks
                 while taken < count:
                     frame = self._take(block.offset + first + taken, block)
+                    self._taking = frame, block.core
                     yield values_of(frame, block.core.exchange)
+                    self._taking = None
                     taken += len(frame.statuses)
                 self._blocks.popleft()
                 self._untaken -= count
@@ -176,22 +180,26 @@ class TaskMap:
         self._exhausted = True
         return parts
 
-    def receive(self, frame: TaskResults, offset: int = 0) -> None:
+    def receive(self, frame: TaskResults, block: _MapBlock) -> None:
         """Keep results until they are taken.
 
         Args:
-            offset: see `_MapBlock`.
+            block: whose they are.
         """
         if self._abandoned:
+            remove_results(frame, block.core.exchange)
             return
         count = len(frame.statuses)
         self._done += count
         self._failed += count - frame.statuses.count(TaskStatus.DONE)
-        task = offset + frame.block + frame.index
+        task = block.offset + frame.block + frame.index
         with self._arrived:
-            self._frames[task] = frame
-            if task == self._awaited:
-                self._arrived.notify()
+            if not self._abandoned:
+                self._frames[task] = frame
+                if task == self._awaited:
+                    self._arrived.notify()
+                return
+        remove_results(frame, block.core.exchange)
 
     def lose(self, block: _MapBlock, error: BaseException) -> None:
         """There will be no more results of a block."""
@@ -215,12 +223,18 @@ class TaskMap:
         return frame
 
     def _abandon(self) -> None:
-        self._abandoned = True
+        with self._arrived:
+            self._abandoned = True
+            frames, self._frames = self._frames, {}
         self._let_go()
-        self._frames.clear()
+        if self._taking is not None:
+            remove_results(self._taking[0], self._taking[1].exchange)
         by_core: dict[SessionCore, list[tuple[int, int]]] = {}
         for first, block in self._blocks:
             by_core.setdefault(block.core, []).append((first, block.tasks))
+            for task in range(block.offset + first, block.offset + first + block.tasks) if frames else ():
+                if (frame := frames.pop(task, None)) is not None:
+                    remove_results(frame, block.core.exchange)
         for core, ranges in by_core.items():
             core.cancel(ranges, wait=False)
 
@@ -251,7 +265,7 @@ class _MapBlock:
         self.stored = stored
 
     def receive(self, frame: TaskResults) -> None:
-        self._map.receive(frame, self.offset)
+        self._map.receive(frame, self)
 
     def lose(self, error: BaseException) -> None:
         self._map.lose(self, error)

@@ -10,7 +10,6 @@ import argparse
 import contextlib
 import os
 import sys
-from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -18,7 +17,7 @@ from hal.core.model.errors import HALError
 from hal.core.model.printable import printable
 from hal.daemons.broker.telemetry import BrokerTelemetry
 from hal.planes.sessions.serving import BrokerService, SessionTerms
-from hal.runtime.exchange import make_exchange, make_waiting_directory, remove_exchange, remove_files_of, token_of
+from hal.runtime.exchange import make_exchange, make_waiting_directory, remove_exchange, token_of
 from hal.runtime.inheritance import confine_daemon
 from hal.runtime.interface import Address, Credentials, Runtime, TcpAddress, UnixAddress
 from hal.runtime.memory_file import in_memory
@@ -102,7 +101,7 @@ async def _serve(
         waiting=place,
         shapes=session.shapes,
     )
-    service = BrokerService(runtime, terms, partial(remove_files_of, exchange))
+    service = BrokerService(runtime, terms)
     try:
         await service.restore()
     except OSError as error:

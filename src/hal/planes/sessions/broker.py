@@ -10,9 +10,9 @@ it has not begun as soon as another one has nothing to do.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from typing import Final
 
 from hal.core.model.errors import OverloadedError, SpecError
@@ -90,6 +90,10 @@ class Broker:
         self.window_bytes = window_bytes
         self.tasks_done = 0
         self.measures = Measures()
+        self.forget_client: Callable[[int], object] = lambda _number: None
+        """Called with the number of a client that is gone: then, and once no slot has tasks of it any more."""
+        self._unheard: dict[int, int] = {}
+        """Runs that slots still have of clients that are gone, by number of the client."""
         self._lost: dict[int, Slot] = {}
         """Slots that are gone, and nobody knows why, with tasks that were lost to them."""
         self.ledger: Ledger | None = None
@@ -137,6 +141,19 @@ class Broker:
                 slot.known -= known
                 for frame in drop_frames(known):
                     self._send(slot.outbox, frame)
+        runs = chain.from_iterable(slot.runs.values() for slot in self.slots.values())
+        if unheard := sum(run.block.submitter == submitter.number for run in runs):
+            self._unheard[submitter.number] = unheard
+        self.forget_client(submitter.number)
+
+    def _note_unheard(self, run: Run) -> None:
+        """A slot does not have a run any more; its client may be gone."""
+        number = run.block.submitter
+        if number in self._unheard:
+            self._unheard[number] -= 1
+            if not self._unheard[number]:
+                del self._unheard[number]
+                self.forget_client(number)
 
     def press(self, submitter: Submitter, *, on: bool) -> None:
         """Hand out no more of a client's tasks, or some again at the next `dispatch`."""
@@ -345,6 +362,8 @@ class Broker:
             if submitter is not None:
                 self._replay(slot, submitter, run, began=began)
         self.measures.lost_workers += bool(slot.runs)
+        for run in slot.runs.values():
+            self._note_unheard(run)
         slot.runs.clear()
         if slot.mourned:
             self._lost[slot.number] = slot
@@ -447,6 +466,8 @@ class Broker:
         if run.start + run.done >= run.end:
             slot.expected_us -= run.expected_us
             del slot.runs[run.number]
+            if self._unheard:
+                self._note_unheard(run)
             if slot.idle:
                 slot.expected_us = 0.0
         self._feed(slot)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Final, NamedTuple
 
 from hal.core.interfaces.directory import Directory
-from hal.core.model.errors import DeniedError, HALError, SpecError
+from hal.core.model.errors import DeniedError, HALError, OverloadedError, SpecError
 from hal.planes.sessions.broker import LATE_MS, Broker
 from hal.planes.sessions.durable import DurableClient, DurableClients
-from hal.planes.sessions.files import serve_files
+from hal.planes.sessions.files import LANE, serve_files
 from hal.planes.sessions.journal import COMPACT_BYTES, Journal
 from hal.planes.sessions.outflow import FlowBounds, Outflow
 from hal.planes.sessions.slots import Slot
@@ -84,15 +85,9 @@ class SessionTerms(NamedTuple):
 class BrokerService:
     """One session's broker, served on any number of addresses."""
 
-    def __init__(
-        self, runtime: Runtime, terms: SessionTerms, forget_client: Callable[[int], None] = lambda _number: None
-    ) -> None:
-        """
-        Args:
-            forget_client: called with the number of a client that is gone.
-        """
-        self._forget_client = forget_client
+    def __init__(self, runtime: Runtime, terms: SessionTerms) -> None:
         self.broker = Broker(terms.shapes)
+        self.broker.forget_client = self._forget_client
         self._runtime = runtime
         self._terms = terms
         self._spill = Spill(runtime, terms.waiting)
@@ -124,6 +119,10 @@ class BrokerService:
         durable.restore(records, self._runtime.monotonic_ms())
         await journal.begin(durable.snapshot)
         self._durable = durable
+        if self._terms.files is not None:
+            await self._runtime.run_blocking(
+                partial(self._terms.files.remove_others, set(self.broker.submitters)), LANE
+            )
 
     def _note_broken(self, error: OSError) -> None:
         assert self._terms.journal is not None
@@ -212,7 +211,6 @@ class BrokerService:
         def forget() -> None:
             if submitter.number in broker.submitters:
                 broker.remove_submitter(submitter)
-                self._forget_client(submitter.number)
 
         outflow = Outflow(
             self._runtime,
@@ -305,7 +303,6 @@ class BrokerService:
                         clients.receive(client, frame, self._runtime.monotonic_ms())
                     case Goodbye():
                         clients.close(client)
-                        self._forget_client(client.submitter.number)
                         return
                     case _:
                         raise SpecError(f"a client does not send {type(frame).__name__}")
@@ -354,6 +351,16 @@ class BrokerService:
             await serve_files(self._runtime, connection, files)
         finally:
             self._file_connections -= 1
+
+    def _forget_client(self, number: int) -> None:
+        """Remove the payloads of a client that is gone; who still reads one has it open."""
+        files = self._terms.files
+        if files is not None:
+            self._runtime.spawn_task(self._remove(partial(files.remove_of, number)), "payloads")
+
+    async def _remove(self, remove: Callable[[], None]) -> None:
+        with suppress(OverloadedError):  # the next broker, or the end of the session, removes them
+            await self._runtime.run_blocking(remove, LANE)
 
     def _give_up_on(self, slot: Slot) -> None:
         """No worker came that knows how this one ended."""
