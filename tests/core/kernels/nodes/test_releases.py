@@ -8,6 +8,7 @@ import pytest
 from hal.core.engine import State, apply, cycle, new_state
 from hal.core.engine.checks.invariants import check_invariants
 from hal.core.engine.classes import ClassSpec, Match, OwnerSpec, Requirement
+from hal.core.engine.config import EngineConfig
 from hal.core.engine.events import (
     END,
     AttemptsEnded,
@@ -77,6 +78,38 @@ def test_the_promise_is_that_of_all_releases(gang: int, seed: int) -> None:
         extra = state.work.reserved[: len(promised), L.Q_EXTRA]
         assert extra.tolist() == [0] * gang
     assert gang < 100 or state.ticks[L.TICK_READY] == 1
+    check_invariants(state)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_promise_in_one_rack_is_that_of_its_releases(seed: int) -> None:
+    """As above, of five whole nodes of one rack: the first instant at which some rack has as many."""
+    draw = np.random.default_rng(seed)
+    state = new_state(EngineConfig(levels=("rack",)))
+    apply(state, NodesChanged(tuple(NodeSpec(f"n{k}", {"cpu": CORES}, domains=(f"r{k % 7}",)) for k in range(NODES))))
+    submit(state, small_jobs(1, 6 * NODES, draw))
+    go(state, 0)
+    apply(state, JobsCancelled(np.unique(pending(state)["job"])))
+    head = submit_rows(1)
+    head["job"] = HEAD
+    apply(state, JobsSubmitted(head, (ClassSpec({"cpu": CORES}, nodes=5, within="rack"),), OWNERS))
+    go(state, 0)
+    for now in (1_000, 2_000, 3_000):
+        row = running(state)[int(draw.integers(0, 100))]
+        end = np.zeros(1, END)
+        end["job"], end["task"], end["attempt"] = row["job"], row["task"], row["attempt"]
+        apply(state, AttemptsEnded(end))
+        go(state, now)
+        whole = np.full(NODES, now)
+        for run in running(state):
+            for node in rows_of_run(state, int(run["run"])):
+                whole[node] = max(whole[node], int(run["end_ms"]), now + 1)
+        by_rack: dict[str, list[int]] = {}
+        for node, at in enumerate(whole):
+            by_rack.setdefault(f"r{int(state.node_name(node)[1:]) % 7}", []).append(int(at))
+        (promise,) = (one for one in reservations(state) if one["job"] == HEAD)
+        assert int(promise["start_ms"]) == min(sorted(ends)[4] for ends in by_rack.values())
+        assert len({int(state.node_name(node)[1:]) % 7 for node in reserved_rows(state).tolist()}) == 1
     check_invariants(state)
 
 
