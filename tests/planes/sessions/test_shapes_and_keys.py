@@ -12,7 +12,7 @@ from hal.core.model.errors import SpecError
 from hal.planes.sessions.broker import Broker
 from hal.planes.sessions.pools import Homes, Pool
 from hal.wire.frames.hello import Goodbye
-from hal.wire.frames.sessions import RunTasks, TaskStatus
+from hal.wire.frames.sessions import CancelTasks, RunTasks, TaskStatus
 from tests.examples import examples
 from tests.planes.sessions.wired_broker import Client, Worker, check_keys, check_loads, lines_in
 
@@ -176,6 +176,21 @@ def test_what_a_slot_costs_that_comes_or_leaves_does_not_follow_from_keys_elsewh
     assert (worker.slot.keys, other.slot.keys) == (0, 2_500)
 
 
+def test_a_slot_that_comes_costs_what_its_share_of_the_waiting_keys_is() -> None:
+    """Of 4,000 keys that nothing has begun, at 100 slots: those of its tasks that were cancelled in between stay so."""
+    broker = Broker()
+    client, workers = Client(broker), [Worker(broker) for _ in range(100)]
+    for number in range(4_000):
+        client.submit(3, key=f"k{number}")
+    broker.cancel(client.submitter, CancelTasks(ranges=tuple((3 * number + 1, 1) for number in range(0, 4_000, 200))))
+    assert lines_in(lambda: workers.append(Worker(broker))) < 10_000
+    assert workers[-1].slot.keys == 40
+    check_keys(broker)
+    while any(worker.finish(1) for worker in workers):
+        pass
+    assert len(client.answers()) == 12_000
+
+
 def test_a_slot_with_keys_is_not_retired_until_its_clients_are_gone() -> None:
     broker = Broker()
     client, worker = Client(broker), Worker(broker)
@@ -270,25 +285,40 @@ def test_the_worker_of_a_key_that_nobody_used_for_long_is_forgotten_and_no_other
 @settings(max_examples=examples(150), deadline=None)
 @given(data=st.data())
 def test_safety_keys_and_shapes_lose_no_task_and_keep_their_order(data: st.DataObject) -> None:
-    """Workers of two shapes come and die, clients press and cancel nothing; every task is answered once, and those of a
-    key run one by one, in order, unless a worker of theirs was lost."""
+    """Workers of two shapes come and die, clients press, cancel and go; every task is answered once, and those of a
+    key run one by one, in order, unless a worker of theirs was lost or left."""
     broker = Broker(["gpu"])
-    clients = [Client(broker), Client(broker)]
+    clients, other = [Client(broker), Client(broker)], Client(broker)
     workers: list[Worker] = []
     submitted = [0, 0]
+    kinds: list[dict[int, tuple[str, str, int]]] = [{}, {}]
+    lost = False
+    words = ["submit", "submit", "come", "die", "finish", "finish", "late", "press", "leave", "cancel", "other", "go"]
     for now_ms in range(data.draw(st.integers(5, 40))):
-        match data.draw(st.sampled_from(["submit", "come", "die", "finish", "finish", "late", "press", "leave"])):
+        match data.draw(st.sampled_from(words)):
             case "submit":
                 at = data.draw(st.integers(0, 1))
                 count = data.draw(st.integers(1, 20))
-                key, shape = data.draw(st.sampled_from(["", "a", "b"])), data.draw(st.sampled_from(["", "gpu"]))
-                clients[at].submit(count, now_ms, key=key, shape=shape, depth=data.draw(st.integers(0, 1)))
+                key, shape = data.draw(st.sampled_from(["", *"abcd"])), data.draw(st.sampled_from(["", "gpu"]))
+                depth = data.draw(st.integers(0, 1))
+                first = clients[at].submit(count, now_ms, key=key, shape=shape, depth=depth)
+                kinds[at].update(dict.fromkeys(range(first, first + count), (key, shape, depth)))
                 submitted[at] += count
+            case "other":
+                other.submit(3, now_ms, key=data.draw(st.sampled_from("abcd")))
+            case "go":
+                broker.remove_submitter(other.submitter)
+                other = Client(broker)
+            case "cancel":
+                ranges = ((data.draw(st.integers(0, 100)), data.draw(st.integers(1, 30))),)
+                broker.cancel(clients[data.draw(st.integers(0, 1))].submitter, CancelTasks(ranges=ranges))
             case "come":
                 workers.append(Worker(broker, now_ms=now_ms, shape=data.draw(st.sampled_from(["", "gpu"]))))
             case "die" if workers:
+                lost = True
                 workers.pop(data.draw(st.integers(0, len(workers) - 1))).die(now_ms)
             case "leave" if workers:
+                lost = True
                 broker.leave(workers[data.draw(st.integers(0, len(workers) - 1))].slot)
             case "late":
                 broker.recall_late(now_ms * 10)
@@ -313,8 +343,12 @@ def test_safety_keys_and_shapes_lose_no_task_and_keep_their_order(data: st.DataO
             worker.finish(1, 100_000)
             if worker.recalled:
                 worker.give_back(100_000)
-    for client, count in zip(clients, submitted, strict=True):
-        assert sorted(client.answers()) == list(range(count))
+    for client, count, kind in zip(clients, submitted, kinds, strict=True):
+        answers = client.answers()
+        assert sorted(answers) == list(range(count))
+        for one in set(kind.values()) if not lost else ():
+            ran = [task for task, (status, _) in answers.items() if kind[task] == one and status == TaskStatus.DONE]
+            assert not one[0] or ran == sorted(ran)
     numbers = broker.numbers(0, 0)
     assert (numbers.waiting, numbers.unanswered) == (0, 0)
     assert all(one.wanted <= one.slots for one in numbers.shapes)

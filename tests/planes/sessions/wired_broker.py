@@ -7,7 +7,9 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
+from hal.planes.sessions.blocks import TaskRange
 from hal.planes.sessions.broker import Broker
+from hal.planes.sessions.pools import Home
 from hal.planes.sessions.slots import Slot
 from hal.planes.sessions.submitters import Submitter
 from hal.wire.frames.conversation import Frame
@@ -190,9 +192,18 @@ def check_keys(broker: Broker) -> None:
         own = {home for home in homes if home.slot is slot}
         assert slot.keys == len(own)
         assert set(broker._homes._of_slot.get(slot, ())) == own
-    for pool in broker._pools.values():
-        fresh = {home for home in homes if home.pool is pool and home.slot is not None and not home.begun}
-        assert set(broker._homes._not_begun.get(pool, ())) == fresh
+        assert set(broker._homes._not_begun.get(slot, ())) == {home for home in own if not home.begun}
+    waiting: dict[Home, list[TaskRange]] = {}
+    for submitter in broker.submitters.values():
+        for pool, queue in submitter.queues.items():
+            assert queue.tasks == sum(tasks.end - tasks.start for part in queue.ranges.values() for tasks in part)
+            for tasks in [tasks for part in queue.ranges.values() for tasks in part]:
+                if (home := tasks.block.home) is not None:
+                    assert pool is (home.slot.own if home.slot is not None else broker._homeless[home.pool])
+                    waiting.setdefault(home, []).append(tasks)
+    for home in homes:
+        assert set(home.waiting) == set(waiting.get(home, ()))
+    assert set(broker._homes._not_begun) <= set(broker.slots.values())
     assert set(broker._homes._of_slot) <= set(broker.slots.values())
 
 

@@ -10,6 +10,7 @@ it has not begun as soon as another one has nothing to do.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import chain, islice
@@ -131,6 +132,7 @@ class Broker:
         """Forget a client that is gone, and its tasks; slots finish what they have begun, which nobody hears of."""
         del self.submitters[submitter.number]
         self.press(submitter, on=True)  # none of its tasks is handed out any more
+        submitter.forget_waiting()
         for block in submitter.blocks.values():
             self._note_ended(block, block.left)
         self._homes.forget_user(submitter.number)
@@ -289,21 +291,26 @@ class Broker:
     def cancel(self, submitter: Submitter, frame: CancelTasks) -> None:
         """End tasks that wait. What a slot has, it runs."""
         for first, count in frame.ranges:
+            cut: dict[Home, dict[TaskRange, list[TaskRange]]] = {}
             for pool, queue in list(submitter.queues.items()):
                 before = queue.tasks
                 for key, ranges in list(queue.ranges.items()):
                     kept = []
                     for tasks in ranges:
-                        kept += self._cut(submitter, queue, tasks, first, first + count)
-                    ranges.clear()
-                    ranges.extend(kept)
-                    if not ranges:
-                        del queue.ranges[key]
+                        parts = self._cut(submitter, queue, tasks, first, first + count)
+                        kept += parts
+                        if parts != [tasks] and (home := tasks.block.home) is not None:
+                            cut.setdefault(home, {})[tasks] = parts
+                    queue.replace(key, kept)
                 submitter.waiting_tasks -= before - queue.tasks
                 if not submitter.pressed:
                     pool.waiting_tasks -= before - queue.tasks
                 if not queue.ranges:
                     del submitter.queues[pool]
+            for home, parts_of in cut.items():
+                home.waiting = OrderedDict.fromkeys(
+                    part for tasks in home.waiting for part in parts_of.get(tasks, (tasks,))
+                )
         self._send(submitter.outbox, TasksCancelled())
 
     def _cut(self, submitter: Submitter, queue: Queue, tasks: TaskRange, first: int, end: int) -> list[TaskRange]:
@@ -341,7 +348,7 @@ class Broker:
         self.slots[slot.number] = slot
         pool.hungry[slot] = None
         pool.note_load(slot)
-        self._share_keys(pool)
+        self._share_keys(slot)
         return slot
 
     def remove_slot(self, slot: Slot, now_ms: int, *, explained: bool = False) -> bool:
@@ -761,20 +768,34 @@ class Broker:
         self._keyed.pop(slot, None)
         self._wait_again(slot.own)
 
-    def _share_keys(self, pool: Pool) -> None:
-        """A slot came: keys without one get it, and others may that have no state anywhere yet."""
-        self._wait_again(self._homeless[pool])
-        keys = [slot.keys for slot in self.slots.values() if slot.pool is pool and not slot.leaving]
-        for slot in self._homes.make_room(pool, len(keys), sum(keys)):
-            self._wait_again(slot.own)
+    def _share_keys(self, slot: Slot) -> None:
+        """A slot came: keys without one get it, and others may that have no state anywhere yet. O(slots + these)."""
+        pool = slot.pool
+        for submitter in self.submitters.values():
+            for tasks in submitter.waiting_for(self._homeless[pool]):
+                home = tasks.block.home
+                assert home is not None
+                if home.slot is None:
+                    self._homes.settle(home, slot)
+                self._move(submitter, tasks, self._homeless[pool])
+        slots = [one for one in self.slots.values() if one.pool is pool and not one.leaving]
+        for home, former in self._homes.make_room(slots):
+            if home.waiting:
+                self._homes.settle(home, slot)
+            for tasks in list(home.waiting):
+                self._move(self.submitters[tasks.block.submitter], tasks, former.own)
 
     def _wait_again(self, pool: Pool) -> None:
         for submitter in self.submitters.values():
-            found = submitter.take_all(pool)
-            if found and not submitter.pressed:
-                pool.waiting_tasks -= sum(tasks.end - tasks.start for tasks in found)
-            for tasks in found:
-                self._wait_at(submitter, tasks)
+            for tasks in submitter.waiting_for(pool):
+                self._move(submitter, tasks, pool)
+
+    def _move(self, submitter: Submitter, tasks: TaskRange, pool: Pool) -> None:
+        """Tasks that waited for a pool wait where their key is at home now."""
+        submitter.remove(pool, tasks)
+        if not submitter.pressed:
+            pool.waiting_tasks -= tasks.end - tasks.start
+        self._wait_at(submitter, tasks)
 
     def _note_block(self, block: Block) -> None:
         """So many tasks have not ended."""

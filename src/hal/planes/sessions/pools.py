@@ -6,9 +6,11 @@ There is one for each shape of the session's slots, and one for each slot, of ta
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from hal.planes.sessions.blocks import TaskRange
     from hal.planes.sessions.slots import Slot
 
 MAX_KEYS: Final = 65_536
@@ -74,10 +76,11 @@ class Home:
         slot: None: there is none yet.
         begun: that slot was sent tasks of the key, and may keep state of it.
         tasks: that have not ended.
+        waiting: those of them that wait, in the order in which those of one client and urgency run.
         users: numbers of the clients that have used the key.
     """
 
-    __slots__ = ("begun", "key", "pool", "slot", "tasks", "users")
+    __slots__ = ("begun", "key", "pool", "slot", "tasks", "users", "waiting")
 
     def __init__(self, pool: Pool, key: str) -> None:
         self.pool = pool
@@ -85,6 +88,7 @@ class Home:
         self.slot: Slot | None = None
         self.begun = False
         self.tasks = 0
+        self.waiting: OrderedDict[TaskRange, None] = OrderedDict()
         self.users: set[int] = set()
 
 
@@ -96,8 +100,7 @@ class Homes:
         self._homes: OrderedDict[tuple[str, str], Home] = OrderedDict()
         self._of_user: dict[int, set[tuple[str, str]]] = {}
         self._of_slot: dict[Slot, dict[Home, None]] = {}
-        self._not_begun: dict[Pool, dict[Home, None]] = {}
-        """Those that have a slot."""
+        self._not_begun: dict[Slot, dict[Home, None]] = {}
 
     def use(self, pool: Pool, key: str, user: int) -> Home:
         """The home of a key that a client uses now."""
@@ -127,7 +130,7 @@ class Homes:
         home.slot = slot
         slot.keys += 1
         self._of_slot.setdefault(slot, {})[home] = None
-        self._not_begun.setdefault(home.pool, {})[home] = None
+        self._not_begun.setdefault(slot, {})[home] = None
 
     def unsettle(self, home: Home) -> None:
         """A key is at home nowhere."""
@@ -135,43 +138,43 @@ class Homes:
         if slot is not None:
             slot.keys -= 1
             self._of_slot[slot].pop(home)
-            self._not_begun[home.pool].pop(home, None)
+            self._not_begun[slot].pop(home, None)
 
     def note_begun(self, home: Home, *, begun: bool) -> None:
         """Its slot was sent tasks of the key, or has returned all of them."""
         home.begun = begun
-        homes = self._not_begun.setdefault(home.pool, {})
-        if begun or home.slot is None:
-            homes.pop(home, None)
-        else:
-            homes[home] = None
+        if home.slot is not None:
+            homes = self._not_begun[home.slot]
+            if begun:
+                homes.pop(home, None)
+            else:
+                homes[home] = None
 
     def move_out(self, slot: Slot) -> None:
         """A slot is gone, or leaves: its keys are at home nowhere. O(its keys)."""
         for home in list(self._of_slot.get(slot, ())):
             self.unsettle(home)
         self._of_slot.pop(slot, None)
+        self._not_begun.pop(slot, None)
 
-    def make_room(self, pool: Pool, slots: int, keys: int) -> list[Slot]:
+    def make_room(self, slots: Sequence[Slot]) -> list[tuple[Home, Slot]]:
         """A slot came: so many keys as are its share are at home nowhere, of those whose slots have no state of them.
-        O(keys that have not begun).
+        O(slots + these keys).
 
         Args:
-            slots: of the shape, with the new one.
-            keys: of all of these.
-        Returns: the slots that had them.
+            slots: of its shape, the new one included.
+        Returns: these keys, and the slots that had them.
         """
-        share = -(-keys // slots)
-        left: dict[Slot, None] = {}
-        for home in list(self._not_begun.get(pool, ())):
-            slot = home.slot
-            if not share:
-                break
-            if slot is not None and slot.keys * slots >= keys:
-                share -= 1
-                left[slot] = None
+        keys = sum(slot.keys for slot in slots)
+        share = -(-keys // len(slots))
+        found: list[tuple[Home, Slot]] = []
+        for slot in sorted(slots, key=_keys, reverse=True):
+            homes = self._not_begun.get(slot)
+            while homes and len(found) < share and slot.keys * len(slots) >= keys:
+                home = next(iter(homes))
                 self.unsettle(home)
-        return list(left)
+                found.append((home, slot))
+        return found
 
     def _forget_oldest(self) -> None:
         """Forget one that nobody waits for; there may be none."""
@@ -183,3 +186,7 @@ class Homes:
 
     def _forget(self, name: tuple[str, str]) -> None:
         self.unsettle(self._homes.pop(name))
+
+
+def _keys(slot: Slot) -> int:
+    return slot.keys

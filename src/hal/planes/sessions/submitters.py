@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Collection, Iterator
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import islice
 from typing import Final, Protocol
 
@@ -55,23 +55,39 @@ class Queue:
     __slots__ = ("ranges", "tasks")
 
     def __init__(self) -> None:
-        self.ranges: dict[int, deque[TaskRange]] = {}
+        self.ranges: dict[int, OrderedDict[TaskRange, None]] = {}
         self.tasks = 0
 
     def add(self, tasks: TaskRange, *, first: bool) -> None:
         frame = tasks.block.frame
-        ranges = self.ranges.setdefault(urgency(frame), deque())
+        key = urgency(frame)
+        ranges = self.ranges.get(key)
+        if ranges is None:
+            ranges = self.ranges[key] = OrderedDict()
+        ranges[tasks] = None
         if first or (frame.depth and not frame.key):  # tasks of a key run in the order in which they came
-            ranges.appendleft(tasks)
-        else:
-            ranges.append(tasks)
+            ranges.move_to_end(tasks, last=False)
+        if (home := tasks.block.home) is not None:
+            home.waiting[tasks] = None
+            if first:
+                home.waiting.move_to_end(tasks, last=False)
         self.tasks += tasks.end - tasks.start
 
-    def drop_front(self, key: int) -> None:
-        """The range in front was taken."""
+    def remove(self, tasks: TaskRange) -> None:
+        """One of the ranges does not wait here any more."""
+        key = urgency(tasks.block.frame)
         ranges = self.ranges[key]
-        ranges.popleft()
+        del ranges[tasks]
         if not ranges:
+            del self.ranges[key]
+        if (home := tasks.block.home) is not None:
+            del home.waiting[tasks]
+        self.tasks -= tasks.end - tasks.start
+
+    def replace(self, key: int, ranges: Iterable[TaskRange]) -> None:
+        """These remain of the ranges of an urgency."""
+        self.ranges[key] = OrderedDict.fromkeys(ranges)
+        if not self.ranges[key]:
             del self.ranges[key]
 
 
@@ -130,7 +146,7 @@ class Submitter:
     def front(self, pool: Pool) -> TaskRange:
         """The range whose turn it is in a pool; there is one."""
         ranges = self.queues[pool].ranges
-        return ranges[max(ranges)][0]
+        return next(iter(ranges[max(ranges)]))
 
     def take(self, pool: Pool, tasks: TaskRange, end: int) -> None:
         """Take the tasks up to `end` of the range in front of a pool."""
@@ -140,14 +156,30 @@ class Submitter:
         queue.tasks -= count
         tasks.start = end
         if tasks.start == tasks.end:
-            queue.drop_front(urgency(tasks.block.frame))
-            if not queue.ranges:
-                del self.queues[pool]
+            self._remove(tasks, pool, queue)
 
-    def take_all(self, pool: Pool) -> list[TaskRange]:
-        """Take everything that waits for a pool, in the order of its turns."""
-        queue = self.queues.pop(pool, None)
+    def remove(self, pool: Pool, tasks: TaskRange) -> None:
+        """A range does not wait for slots of a pool any more."""
+        self.waiting_tasks -= tasks.end - tasks.start
+        self._remove(tasks, pool, self.queues[pool])
+
+    def _remove(self, tasks: TaskRange, pool: Pool, queue: Queue) -> None:
+        queue.remove(tasks)
+        if not queue.ranges:
+            del self.queues[pool]
+
+    def forget_waiting(self) -> None:
+        """It is gone: keys that others use, too, do not wait with its tasks."""
+        for queue in self.queues.values():
+            for ranges in queue.ranges.values():
+                for tasks in ranges:
+                    if (home := tasks.block.home) is not None:
+                        del home.waiting[tasks]
+        self.queues.clear()
+
+    def waiting_for(self, pool: Pool) -> list[TaskRange]:
+        """Everything that waits for a pool, in the order of its turns."""
+        queue = self.queues.get(pool)
         if queue is None:
             return []
-        self.waiting_tasks -= queue.tasks
         return [tasks for key in sorted(queue.ranges, reverse=True) for tasks in queue.ranges[key]]
