@@ -1,10 +1,11 @@
-"""Preemption for one blocked gang on full clusters: from its submission to the plan that names victims and claims rows.
+"""Preemption for a blocked gang, and for a job of two groups, on full clusters: until a plan names victims and claims.
 
     python benchmarks/preemption.py [--nodes 1000,5000] [--repeats 5]
 
 Every node has 8 GPUs and 64 cpus and is full: four fifths with work that may be taken back (single tasks of 2 and 4
-GPUs, gangs of 4 nodes), one fifth with work that may not. A gang of a tenth of the nodes, whole nodes each, comes. In
-slices as the controller cuts them. Prints JSON lines: the time of all slices together, and the longest one.
+GPUs, gangs of 4 nodes), one fifth with work that may not. A gang of a tenth of the nodes, whole nodes each, comes; or
+two groups of one job: as many whole nodes, and as many with half their cpus. In slices as the controller cuts them.
+Prints JSON lines: the time of all slices together, and the longest one.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ import time
 from typing import Any, Final
 
 import numpy as np
+from msgspec.structs import replace
 
 from hal.core.engine import State, apply, cycle, new_state
-from hal.core.engine.classes import ClassSpec, OwnerSpec
+from hal.core.engine.classes import ClassSpec, OwnerSpec, grouped
 from hal.core.engine.config import EngineConfig
 from hal.core.engine.events import ClockAdvanced, JobsSubmitted, NodesChanged, NodeSpec, PlanAssumed, submit_rows
 from hal.core.engine.plan import Plan
@@ -96,23 +98,26 @@ def whole_pass(state: State, now: int) -> tuple[list[Plan], int, list[float]]:
             return plans, now, took
 
 
-def measure(nodes: int, seed: int) -> dict[str, Any]:
-    """One cluster, one gang."""
+def measure(nodes: int, seed: int, groups: int = 1) -> dict[str, Any]:
+    """One cluster, one gang, or a job of two groups."""
     state, job, now = filled(nodes, seed)
-    rows = submit_rows(1)
+    rows = submit_rows(groups)
     rows["job"], rows["priority"], rows["submit_ms"] = job + 1, 1_000, now
+    rows["first_task"] = rows["class_index"] = range(groups)
     gang = ClassSpec(request(8), nodes // 10)
+    half = ClassSpec({"cpu": 32_000}, nodes // 10)
+    classes = (gang,) if groups == 1 else grouped([replace(gang, group="whole"), replace(half, group="half")])
     begun = time.perf_counter()
-    apply(state, JobsSubmitted(rows, (gang,), (OwnerSpec(qos="urgent"),)))
+    apply(state, JobsSubmitted(rows, classes, (OwnerSpec(qos="urgent"),)))
     submitted = time.perf_counter() - begun
     plans, _now, took = whole_pass(state, now)
     claims = sum(len(plan.claims) for plan in plans)
-    assert claims == 1, f"{claims} claims"
+    assert claims == groups, f"{claims} claims"
     return {
         "ms": 1_000 * (submitted + sum(took)),
         "slice_ms": 1_000 * max(took),
         "victims": sum(len(plan.preemptions) for plan in plans),
-        "running": state.running_attempts - 1,
+        "running": state.running_attempts - groups,
         "slices": len(took),
     }
 
@@ -123,29 +128,30 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     arguments = parser.parse_args()
     for nodes in [int(text) for text in arguments.nodes.split(",")]:
-        measure(max(nodes // 10, 40), 0)
-        runs = [measure(nodes, seed) for seed in range(arguments.repeats)]
-        facts = {
-            "nodes": nodes,
-            "gang": nodes // 10,
-            "running": runs[0]["running"],
-            "victims": runs[0]["victims"],
-            "slices": runs[0]["slices"],
-        }
-        for bench, field, target in (
-            (f"preempt-gang-{nodes}", "ms", TARGETS_MS.get(nodes)),
-            (f"preempt-slice-{nodes}", "slice_ms", None),
-        ):
-            line: dict[str, Any] = {
-                "bench": bench,
-                "value": round(statistics.median(run[field] for run in runs), 3),
-                "unit": "ms",
-                "better": "lower",
-                **facts,
+        for groups, what in ((1, "preempt"), (2, "preempt-groups")):
+            measure(max(nodes // 10, 40), 0, groups)
+            runs = [measure(nodes, seed, groups) for seed in range(arguments.repeats)]
+            facts = {
+                "nodes": nodes,
+                "gang": groups * (nodes // 10),
+                "running": runs[0]["running"],
+                "victims": runs[0]["victims"],
+                "slices": runs[0]["slices"],
             }
-            if target is not None:
-                line["target"] = target
-            print(json.dumps(line), flush=True)
+            for bench, field, target in (
+                (f"{what}-gang-{nodes}", "ms", TARGETS_MS.get(nodes)),
+                (f"{what}-slice-{nodes}", "slice_ms", None),
+            ):
+                line: dict[str, Any] = {
+                    "bench": bench,
+                    "value": round(statistics.median(run[field] for run in runs), 3),
+                    "unit": "ms",
+                    "better": "lower",
+                    **facts,
+                }
+                if target is not None:
+                    line["target"] = target
+                print(json.dumps(line), flush=True)
 
 
 if __name__ == "__main__":

@@ -653,8 +653,8 @@ def play(world: World, steps: list[tuple[str, Any]]) -> None:
     assert not set(world.attempts) & possible
 
 
-def test_why_says_that_groups_preempt_nobody_though_their_qos_might() -> None:
-    """Low work has all GPU nodes; the same job of another QOS is not told so."""
+def test_why_names_the_nodes_that_are_cleared_for_all_groups() -> None:
+    """Low work has all GPU nodes; the same job of another QOS waits."""
     policy = Policy(
         qos={"high": Qos(name="high", preempts=("low",)), "low": Qos(name="low", preempt_mode=PreemptMode.REQUEUE)}
     )
@@ -666,9 +666,11 @@ def test_why_says_that_groups_preempt_nobody_though_their_qos_might() -> None:
         block = with_groups(number, [DRIVER, ({"cpu": 8000}, 2)])
         scheduler.feed(JobsSubmitted(block.rows, block.classes, (OwnerSpec(qos=quality),)))
     scheduler.run(1_000)
-    assert not any(plan.preemptions.size for plan in sink.plans)
-    assert "it preempts nobody, as it has several groups of nodes" in explain(state, 2, 1_000).message
-    assert "preempts" not in explain(state, 3, 1_000).message
+    assert [int(one["job"]) for plan in sink.plans for one in plan.preemptions] == [1]
+    verdict = explain(state, 2, 1_000)
+    assert (verdict.reason, verdict.asked) == (Reason.RESOURCES, 3)
+    assert "waits for c0, g0, g1 to be cleared: 1 attempt (job 1) preempted for it" in verdict.message
+    assert "preempt" not in explain(state, 3, 1_000).message
 
 
 # --- preferences and affinity ----------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ of a plan: victims, and a claim on the rows that they leave.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -31,7 +31,7 @@ from hal.core.engine.plugins.answers import prices_of
 from hal.core.engine.rules.affinity import terms_hold
 from hal.core.engine.state import State
 from hal.core.engine.views import rows_of_run, run_view
-from hal.core.kernels.preemption.victims import FOUND, UNFINISHED
+from hal.core.kernels.preemption.victims import FOUND, SEVERAL, UNFINISHED
 from hal.core.kernels.structures import layout as L
 from hal.core.kernels.structures.arrays import Ints, Table
 
@@ -111,11 +111,15 @@ def _broken_claims(state: State) -> list[int]:
     claims = np.flatnonzero((runs[:, L.R_NODES] > 0) & (runs[:, L.R_STATE] == L.RUN_CLAIM))
     classes = state.catalogue.classes[state.work.buckets[runs[claims, L.R_BUCKET], L.B_CLASS]]
     csets = state.catalogue.shapes[classes[:, L.C_SHAPE], L.S_CSET]
-    return [
-        run
-        for run, cset, affine in zip(claims.tolist(), csets.tolist(), classes[:, L.C_AFFINE].tolist(), strict=True)
-        if affine == 1 and not terms_hold(state, cset, np.array(rows_of_run(state, run)), np.array([run]))
-    ]
+    jobs = runs[claims, L.R_JOB]
+    grouped = (classes[:, [L.C_NEXT, L.C_FOLLOWS]] != 0).any(axis=1)
+    broken = np.zeros(claims.shape, np.bool_)
+    for at in np.flatnonzero(classes[:, L.C_AFFINE] == 1).tolist():
+        whole = claims[grouped & (jobs == jobs[at])] if grouped[at] else claims[at : at + 1]
+        broken[at] = not terms_hold(state, int(csets[at]), np.array(rows_of_run(state, int(claims[at]))), whole)
+    # All groups of a job give up together.
+    found: list[int] = claims[broken | (grouped & np.isin(jobs, jobs[broken & grouped]))].tolist()
+    return found
 
 
 def _given_up(state: State, claims: list[int]) -> Table:
@@ -161,6 +165,8 @@ def _search(state: State, now_ms: int, cursor: Cursor, budget: int) -> Plan:
         budget = UNCUT
     sought = SOUGHT[cursor.phase]
     outcome = state.calls["seek"](state.at, cursor.job, cursor.task, now_ms, place, budget, sought)
+    if outcome == SEVERAL:
+        outcome = state.calls["seek_groups"](state.at, cursor.job, cursor.task, now_ms, place, budget)
     state.check_bounds()
     work = int(state.pass_record[L.PASS_WORK])
     found = state.search_record
@@ -170,7 +176,7 @@ def _search(state: State, now_ms: int, cursor: Cursor, budget: int) -> Plan:
     goes_on = msgspec.structs.replace(cursor, phase=0, row=0, seen=-1, restarts=0)
     if cursor.phase == PHASE_LENDER:
         goes_on = ANEW
-    affine = found[L.SEEK_ENTRY] >= 0 and state.meta[L.M_AFFINE] and _affine_set(state) >= 0
+    affine = found[L.SEEK_ENTRY] >= 0 and state.meta[L.M_AFFINE] and any(part.affine for part in _parts(state))
     if outcome == FOUND and not (affine and _loses_company(state)):
         moves, rows = _moves(state, cursor)
         if affine or found[L.SEEK_DUE] <= now_ms:
@@ -186,11 +192,27 @@ def _search(state: State, now_ms: int, cursor: Cursor, budget: int) -> Plan:
     return _plan(state, now_ms, goes_on, work, moves=moves)
 
 
-def _affine_set(state: State) -> int:
-    """The constraint set of the task that was searched for, where terms of affinity concern it; -1: they do not."""
+class _Part(NamedTuple):
+    """What was searched for: a task, or a group of a job that has several."""
+
+    nodes: int
+    cset: int
+    """Its constraint set."""
+    affine: bool
+    """Whether terms of affinity concern it."""
+
+
+def _parts(state: State) -> list[_Part]:
+    """What was searched for: the task, or each group of its job."""
     bucket = state.work.entries[state.search_record[L.SEEK_ENTRY], L.E_BUCKET]
-    row = state.catalogue.classes[state.work.buckets[bucket, L.B_CLASS]]
-    return int(state.catalogue.shapes[row[L.C_SHAPE], L.S_CSET]) if row[L.C_AFFINE] == 1 else -1
+    class_id = int(state.work.buckets[bucket, L.B_CLASS])
+    parts = []
+    while class_id >= 0:
+        row = state.catalogue.classes[class_id]
+        cset = int(state.catalogue.shapes[row[L.C_SHAPE], L.S_CSET])
+        parts.append(_Part(int(row[L.C_NODES]), cset, bool(row[L.C_AFFINE] == 1)))
+        class_id = int(row[L.C_NEXT]) - 1
+    return parts
 
 
 def _loses_company(state: State) -> bool:
@@ -200,13 +222,21 @@ def _loses_company(state: State) -> bool:
     victims = _with_other_groups(state, state.scratch.victims[1, : found[L.SEEK_COUNT]])
     runs = state.work.runs[: int(state.meta[L.M_RUN_TOP])]
     leaving = np.flatnonzero((runs[:, L.R_NODES] > 0) & (runs[:, L.R_STATE] == L.RUN_GOING))
-    rows = state.scratch.scratch[L.SCRATCH_CHOSEN, : int(found[L.SEEK_GANG])]
-    return not terms_hold(state, _affine_set(state), rows, np.union1d(victims, leaving))
+    without = np.union1d(victims, leaving)
+    first = 0
+    for part in _parts(state):
+        rows = state.scratch.scratch[L.SCRATCH_CHOSEN, first : first + part.nodes]
+        if part.affine and not terms_hold(state, part.cset, rows, without):
+            return True
+        first += part.nodes
+    return False
 
 
 def _next_search(state: State, phase: int) -> int:
     """The phase that follows a search in vain; 0: none."""
     found = state.search_record
+    if found[L.SEEK_ENTRY] >= 0 and state.meta[L.M_GROUPS] and len(_parts(state)) > 1:
+        return 0
     if phase == PHASE_SEARCH and state.meta[L.M_RECLAIM]:
         return PHASE_LENT
     if phase in (PHASE_SEARCH, PHASE_LENT):
@@ -238,10 +268,11 @@ def _ask_prices(state: State, now_ms: int, *, lent: bool) -> None:
 
 
 def _moves(state: State, cursor: Cursor) -> tuple[Table, Rows]:
-    """What the search found: victims in order of (job, task), then the claim; and the nodes that it claims."""
+    """What the search found: victims in order of (job, task), then the claim, or those of all groups; and the nodes
+    that are claimed, in that order."""
     found = state.search_record
     slots = state.scratch.victims[1, : found[L.SEEK_COUNT]]
-    entry = found[L.SEEK_ENTRY]
+    parts = _parts(state)
     runs = state.work.runs[slots]
     if state.meta[L.M_GROUPS]:
         slots = _with_other_groups(state, slots)
@@ -249,8 +280,8 @@ def _moves(state: State, cursor: Cursor) -> tuple[Table, Rows]:
     order = np.lexsort((runs[:, L.R_TASK], runs[:, L.R_JOB]))
     slots, runs = slots[order], runs[order]
     qos = state.shares.owners[state.work.buckets[runs[:, L.R_BUCKET], L.B_OWNER], L.O_QOS]
-    moves = np.zeros((slots.shape[0] + 1, L.MOVE_SIZE), np.int64)
-    taken, claim = moves[:-1], moves[-1]
+    moves = np.zeros((slots.shape[0] + len(parts), L.MOVE_SIZE), np.int64)
+    taken, claims = moves[: slots.shape[0]], moves[slots.shape[0] :]
     taken[:, L.A_OP] = L.OP_PREEMPT
     taken[:, L.A_SLOT] = slots
     taken[:, L.A_JOB] = runs[:, L.R_JOB]
@@ -269,12 +300,13 @@ def _moves(state: State, cursor: Cursor) -> tuple[Table, Rows]:
     taken[:, L.A_GRACE] = np.where(taken[:, L.A_MODE] == L.MODE_SUSPEND, 0, state.shares.qos[qos, L.STANDING_GRACE])
     taken[:, L.A_FOR_JOB] = cursor.job
     taken[:, L.A_FOR_TASK] = cursor.task
-    gang = int(found[L.SEEK_GANG])
-    claim[[L.A_OP, L.A_SLOT, L.A_JOB, L.A_TASK, L.A_ATTEMPT, L.A_FOR_JOB, L.A_AT, L.A_NODES]] = (
-        L.OP_CLAIM, entry, cursor.job, cursor.task, state.work.entries[entry, L.E_ATTEMPT], NO_JOB,
-        found[L.SEEK_DUE], gang,
-    )  # fmt: skip
-    return moves, state.scratch.scratch[L.SCRATCH_CHOSEN, :gang].copy()
+    entries = state.scratch.scratch[L.SCRATCH_ORDER, : len(parts)] if len(parts) > 1 else found[[L.SEEK_ENTRY]]
+    nodes = np.array([part.nodes for part in parts])
+    claims[:, [L.A_OP, L.A_JOB, L.A_FOR_JOB, L.A_AT]] = L.OP_CLAIM, cursor.job, NO_JOB, found[L.SEEK_DUE]
+    claims[:, L.A_SLOT], claims[:, L.A_ATTEMPT] = entries, state.work.entries[entries, L.E_ATTEMPT]
+    claims[:, L.A_TASK] = cursor.task + np.arange(len(parts))
+    claims[:, L.A_FIRST], claims[:, L.A_NODES] = np.cumsum(nodes) - nodes, nodes
+    return moves, state.scratch.scratch[L.SCRATCH_CHOSEN, : int(nodes.sum())].copy()
 
 
 def _is_grouped(state: State, slots: Ints) -> NDArray[np.bool_]:

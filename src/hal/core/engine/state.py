@@ -31,7 +31,7 @@ from hal.core.engine.tables.scratch import FOLLOWING_NODES, Scratch
 from hal.core.engine.tables.timelines import ONE_NODE, reach_rooms, timeline_rooms
 from hal.core.engine.tables.work import Work
 from hal.core.kernels.nodes.rows import recount
-from hal.core.kernels.passes import cold_timelines, conservative, easy
+from hal.core.kernels.passes import cold_timelines, conservative, easy, group_victims
 from hal.core.kernels.preemption import claims, lending, victims
 from hal.core.kernels.structures import bounds
 from hal.core.kernels.structures import layout as L
@@ -53,7 +53,7 @@ from hal.core.kernels.structures.memory import Tables, point_at
 from hal.core.kernels.work import pending, running
 from hal.core.model.offer import Offer
 
-PREEMPTING_KERNELS: Final = ("apply_moves", "cancel", "ready", "resumable", "seek", "empty", "lender")
+PREEMPTING_KERNELS: Final = ("apply_moves", "cancel", "ready", "resumable", "seek", "seek_groups", "empty", "lender")
 """Bound only where some QOS may take from another, or a limit has taken back what it lent."""
 NO_KEYS: Final = np.zeros(0, np.int64)
 FAULTS: Final = {
@@ -458,6 +458,7 @@ class State(ScalarTables):
                 ("ready", claims.ready_claims, (self.at, 0, no_table, no_moves, none)),
                 ("resumable", claims.resumable, (self.at, 0, no_table, no_moves)),
                 ("seek", victims.seek, (self.at, 0, 0, 0, 0, 0, 0)),
+                ("seek_groups", group_victims.seek_groups, (self.at, 0, 0, 0, 0, 0)),
                 ("empty", victims.empty_node, (self.at, 0, 0)),
                 ("lender", lending.next_lender, (self.at, 0)),
                 ("adopt", running.adopt, (self.at, no_adopts, none, none, none, none)),

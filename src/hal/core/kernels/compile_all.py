@@ -25,7 +25,7 @@ from hal.core.kernels.work.running import retime
 
 SHARES: Final = (
     ("easy", "submit", "change", "advance", "end", "refuse", "assume", "adopt", "apply_moves"),
-    ("conservative", "learn", "note", "cancel", "ready", "resumable", "seek", "empty", "lender"),
+    ("conservative", "learn", "note", "cancel", "ready", "resumable", "seek", "seek_groups", "empty", "lender"),
 )
 """All kernels in two parts that take about as long to compile: an install step on two cores runs a process for each."""
 STEPS: Final = sum(map(len, SHARES)) + 12

@@ -7,7 +7,8 @@ import pytest
 from hal.core.engine.checks.invariants import check_invariants
 from hal.core.engine.config import Backfill, EngineConfig
 from hal.core.engine.views import rows_of_run, running
-from hal.core.model import SpecError, StepId, TaskState
+from hal.core.model import Duration, SpecError, StepId, TaskState
+from hal.core.model.policy import Policy, PreemptMode, Qos
 from hal.core.model.topology.tree import Domain, Topology
 from hal.planes.tasks.jobs.patches import JobPatch
 from hal.wire.frames.agent_keeper import ExitCause, Refusal, StepExit, Usage
@@ -184,6 +185,33 @@ def test_the_states_of_the_job_are_those_of_its_one_task() -> None:
     counts = site.plane.staged_job(job).counts
     assert (site.plane.staged_job(job).spec.tasks, counts.active, counts.pending) == (1, 1, 0)
     assert site.plane.staged_job(job).state in (TaskState.ALLOCATED, TaskState.PENDING)
+
+
+PREEMPTING = Policy(
+    qos={
+        "urgent": Qos(name="urgent", priority=10, preempts=("low",)),
+        "low": Qos(name="low", preempt_mode=PreemptMode.REQUEUE, grace=Duration(5_000)),
+    }
+)
+
+
+def test_groups_preempt_and_start_as_one_attempt_when_all_of_it_has_left() -> None:
+    """Low work has the GPUs of two of three nodes, and the driver needs none. One low job leaves, all groups wait."""
+    site = GpuSite(nodes=3, policy=PREEMPTING)
+    low = [site.submit(request={"gpu": 4, "cpu": 8}, qos="low") for _ in range(2)]
+    site.submit(request={"cpu": 1})
+    site.turn()
+    site.now_ms += 60_000
+    job = site.submit(groups=[GROUPS[0], {**GROUPS[1], "nodes": 2}], qos="urgent")
+    site.turn()
+    stopped = [number for (number, _), attempt in site.running().items() if attempt.stopping]
+    assert len(stopped) == 1
+    assert known(site).keys() >= {(job, 0), (job, 1)}  # they are claimed
+    assert (job, 0) not in site.running()
+    end(site, stopped[0], 0, ExitCause.PREEMPTED)
+    attempt = site.running()[job, 0]
+    assert (attempt.attempt, len(attempt.nodes), [len(held) for held in attempt.gpus]) == (1, 3, [0, 4, 4])
+    assert set(low) - set(stopped) <= {number for number, _ in site.running()}
 
 
 RACKS = Topology(

@@ -69,8 +69,7 @@ def explain(state: State, job: int, now_ms: int, *, brief: bool = False) -> Verd
     if licence is not None:
         return licence if brief else _placed(state, licence, slot, shape, now_ms)
     if spec.groups:
-        short = groups_short(state, job, slot, class_id, spec, now_ms, 0 if brief else position(state, slot, shape))
-        return _with_restraint(state, slot, short, "several groups of nodes")
+        return groups_short(state, job, slot, class_id, spec, now_ms, 0 if brief else position(state, slot, shape))
     fits = int(state.catalogue.shapes[shape, L.S_FIT]) >= spec.nodes
     if brief:
         return Verdict(job=job, reason=_why_overtaken(state) if fits else Reason.RESOURCES, message="")
@@ -153,15 +152,6 @@ def _short_of_resources(state: State, job: int, spec: ClassSpec, shape: int) -> 
     )  # fmt: skip
 
 
-def _with_restraint(state: State, slot: int, verdict: Verdict, because: str) -> Verdict:
-    """The same, and that it takes nothing from others, where it might by its QOS or queue."""
-    owner = int(state.work.buckets[state.work.entries[slot, L.E_BUCKET], L.B_OWNER])
-    preempts = int(state.shares.qos[state.shares.owners[owner, L.O_QOS], L.STANDING_PREEMPTS]) == 1
-    if not preempts or verdict.reason is not Reason.RESOURCES or not verdict.message:
-        return verdict
-    return msgspec.structs.replace(verdict, message=f"{verdict.message}; it preempts nobody, as it has {because}")
-
-
 def _claimed(state: State, job: int, now_ms: int) -> Verdict | None:
     """For a job whose place is being cleared: who has to leave, and until when."""
     runs = state.work.runs[: int(state.meta[L.M_RUN_TOP])]
@@ -171,7 +161,11 @@ def _claimed(state: State, job: int, now_ms: int) -> Verdict | None:
         return None
     first = int(mine[np.argmin(runs[mine, L.R_DUE])])
     due = int(runs[first, L.R_DUE])
-    names = [state.nodes.names[row] for row in rows_of_run(state, first)]
+    parts = [first]
+    row = state.catalogue.classes[state.work.buckets[runs[first, L.R_BUCKET], L.B_CLASS]]
+    if row[L.C_NEXT] or row[L.C_FOLLOWS]:  # the claims of all groups
+        parts = mine[np.argsort(runs[mine, L.R_TASK])].tolist()
+    names = [state.nodes.names[row] for run in parts for row in rows_of_run(state, run)]
     going = runs[live & (runs[:, L.R_FOR] == job) & (runs[:, L.R_STATE] == L.RUN_GOING)]
     leaving = going[:, L.R_JOB]
     others = sorted(set(leaving.tolist()))

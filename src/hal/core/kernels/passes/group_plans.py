@@ -19,6 +19,7 @@ from hal.core.kernels.passes.group_timelines import (
 from hal.core.kernels.passes.groups import class_short, count_groups, entry_of_group, next_group, nodes_of_groups
 from hal.core.kernels.passes.planned_reservations import let_go_behind, note_freed
 from hal.core.kernels.passes.record import is_affine, room_for_start, write_start, write_verdict
+from hal.core.kernels.preemption.searched import search_at
 from hal.core.kernels.rules.booked import within_booking
 from hal.core.kernels.rules.ledgers import charge_ledgers, full_ledger
 from hal.core.kernels.rules.licences import licences_there, waits_apart
@@ -67,6 +68,7 @@ from hal.core.kernels.structures.layout import (
     STOP_NONE,
     STOP_RESTART,
     STOP_RESUME,
+    STOP_SEARCH,
     V_BEHIND,
     V_CLASS,
     V_DIRTY,
@@ -126,9 +128,13 @@ def plan_groups(t: Tables, bucket: int, entry: int) -> tuple[bool, int]:
             p[PASS_STOP] = STOP_RESTART
         return False, INF
     keeps = begin >= limit and held and limit < INF
-    if held and not stays and (keeps or p[PASS_ATTENDS] != 0):
+    searches = search_at(t, entry, 0) <= p[PASS_NOW]
+    if held and not stays and (keeps or searches or p[PASS_ATTENDS] != 0):
         for k in range(mine, mine + groups):
             hold(t, k)
+    if searches:
+        p[PASS_STOP] = STOP_SEARCH  # what it lacks may be preempted
+        return True, INF
     if p[PASS_ATTENDS] != 0:
         p[PASS_STOP] = STOP_RESUME  # what was suspended for others resumes before anybody else starts
         return True, INF

@@ -51,7 +51,7 @@ def begin_sets(t: Tables, class_id: int, groups: int) -> bool:
     there are enough for all of them, where they are to be in one domain in some one; then no node outside does."""
     level = level_within(t, t.classes[class_id, C_SHAPE])
     if level < 0:
-        return _count_sets(t, class_id, groups, -1)
+        return count_sets(t, class_id, groups, -1)
     nodes = nodes_of_groups(t, class_id)
     best = -1
     fewest = INF
@@ -60,7 +60,7 @@ def begin_sets(t: Tables, class_id: int, groups: int) -> bool:
         there = 0
         for place in range(t.domains[domain, DOMAIN_FIRST], t.domains[domain, DOMAIN_LAST]):
             there += int(t.group_mask[t.node_order[place]] != 0)
-        if nodes <= there < fewest and _count_sets(t, class_id, groups, domain):
+        if nodes <= there < fewest and count_sets(t, class_id, groups, domain):
             best = domain
             fewest = there
     if best < 0:
@@ -68,11 +68,11 @@ def begin_sets(t: Tables, class_id: int, groups: int) -> bool:
     for node in range(t.meta[M_NODES]):
         if t.domain_of[level, node] != best + 1:
             t.group_mask[node] = 0
-    return _count_sets(t, class_id, groups, best)
+    return count_sets(t, class_id, groups, best)
 
 
 @inner
-def _count_sets(t: Tables, class_id: int, groups: int, domain: int) -> bool:
+def count_sets(t: Tables, class_id: int, groups: int, domain: int) -> bool:
     """The same of the nodes of one domain, -1 = of all. O(nodes there + groups x 2**groups)."""
     sets = 1 << groups
     for one in range(sets):
@@ -118,17 +118,20 @@ def take_in_group(t: Tables, node: int, group: int, groups: int) -> bool:
 
 @inner
 def take_best(
-    t: Tables, class_id: int, group: int, groups: int, spread: int, keys: Ints, nodes: Ints, count: int, found: int
-) -> int:
-    """Write the listed nodes of least rank that a group may take, for the next starts from `found` on; how many are
-    written then. spread: the level over whose domains they are spread, -1 = over none."""
+    t: Tables, class_id: int, group: int, groups: int, spread: int, keys: Ints, nodes: Ints, count: int, out: Ints,
+    found: int,
+) -> int:  # fmt: skip
+    """Write the listed nodes of least rank that a group may take, from `found` on; how many are written then.
+
+    spread: the level over whose domains they are spread, -1 = over none.
+    """
     sort_pairs(keys, nodes, count)
     if spread >= 0:
-        return _take_evenly(t, class_id, group, groups, spread, keys, nodes, count, found)
+        return _take_evenly(t, class_id, group, groups, spread, keys, nodes, count, out, found)
     left = t.classes[class_id, C_NODES]
     for k in range(count):
         if left > 0 and take_in_group(t, nodes[k], group, groups):
-            t.start_nodes[found] = nodes[k]
+            out[found] = nodes[k]
             found += 1
             left -= 1
     return found
@@ -136,8 +139,9 @@ def take_best(
 
 @inner
 def _take_evenly(
-    t: Tables, class_id: int, group: int, groups: int, spread: int, keys: Ints, nodes: Ints, count: int, found: int
-) -> int:
+    t: Tables, class_id: int, group: int, groups: int, spread: int, keys: Ints, nodes: Ints, count: int, out: Ints,
+    found: int,
+) -> int:  # fmt: skip
     """The same, one by one: each from the domain of a level of which the job has fewest nodes."""
     outside = chain_by_domain(t, spread, nodes, count)
     left = t.classes[class_id, C_NODES]
@@ -154,7 +158,7 @@ def _take_evenly(
         if take_in_group(t, nodes[k], group, groups):
             if domain >= 0:
                 t.choice[CHOICE_BESIDE, domain] += 1
-            t.start_nodes[found] = nodes[k]
+            out[found] = nodes[k]
             found += 1
             left -= 1
     return found
@@ -253,6 +257,6 @@ def choose_for_groups(t: Tables, entry: int, class_id: int, end: int) -> bool:
                 keys[count] = rank_for_group(t, entry, one, tier, SCORE_ONE, node, shape, resources)
                 nodes[count] = node
                 count += 1
-        found = take_best(t, one, group, groups, spread, keys, nodes, count, found)
+        found = take_best(t, one, group, groups, spread, keys, nodes, count, t.start_nodes, found)
         one = next_group(t, one)
     return True

@@ -220,5 +220,5 @@ def choose_groups_now(t: Tables, entry: int, class_id: int, planned: int) -> Non
                 keys[count] = rank_for_group(t, entry, one, tier, 4 * SCORE_ONE, node, shape, resources)
                 nodes[count] = node
                 count += 1
-        found = take_best(t, one, group, groups, spread, keys, nodes, count, found)
+        found = take_best(t, one, group, groups, spread, keys, nodes, count, t.start_nodes, found)
         one = next_group(t, one)

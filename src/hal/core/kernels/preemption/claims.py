@@ -36,6 +36,8 @@ from hal.core.kernels.structures.layout import (
     B_OFFSET,
     BAD_UNKNOWN,
     C_AFFINE,
+    C_FOLLOWS,
+    C_NEXT,
     C_SHAPE,
     E_ATTEMPT,
     E_FIRST,
@@ -51,6 +53,7 @@ from hal.core.kernels.structures.layout import (
     M_CPU,
     M_ENTRY_TOP,
     M_FAULT,
+    M_GROUPS,
     M_NODES,
     M_PARTED,
     M_PATIENCE,
@@ -59,6 +62,7 @@ from hal.core.kernels.structures.layout import (
     M_RUN_TOP,
     M_SUSPENDED,
     M_VERSION,
+    MAX_GROUPS,
     MODE_SUSPEND,
     N_STATE,
     NODE_UP,
@@ -91,11 +95,13 @@ from hal.core.kernels.structures.layout import (
     RUN_SUSPENDED,
     S_CSET,
     SEARCH_FREE,
+    WHERE_ASIDE,
     WHERE_BUCKET,
 )
 from hal.core.kernels.structures.memory import Tables, tables
+from hal.core.kernels.structures.slots import find_two
 from hal.core.kernels.structures.sorting import sort_pairs
-from hal.core.kernels.work.pending import forget_reservation, mark_dirty
+from hal.core.kernels.work.pending import follows, forget_reservation, mark_dirty
 from hal.core.kernels.work.running import (
     close_run,
     move_end,
@@ -159,7 +165,7 @@ def _is_target(t: Tables, move: Ints) -> bool:
         return True
     if op == OP_CLAIM:
         return bool(
-            t.entries[slot, E_WHERE] == WHERE_BUCKET
+            t.entries[slot, E_WHERE] == (WHERE_ASIDE if follows(t, slot) else WHERE_BUCKET)
             and t.entries[slot, E_JOB] == move[A_JOB]
             and t.entries[slot, E_FIRST] == move[A_TASK]
             and t.entries[slot, E_ATTEMPT] == move[A_ATTEMPT]
@@ -276,6 +282,49 @@ def _is_open(t: Tables, run: int, shape: int, node: int) -> bool:
 
 
 @inner
+def _has_groups(t: Tables, run: int) -> bool:
+    """Whether a claim is of the first group of a job that has several: those of the others stand or fall with it."""
+    return bool(t.meta[M_GROUPS] != 0 and t.classes[t.buckets[t.runs[run, R_BUCKET], B_CLASS], C_NEXT] != 0)
+
+
+@inner
+def _is_of_another(t: Tables, run: int) -> bool:
+    """Whether a claim is that of another group than the first of its job, which is looked at instead."""
+    return bool(t.meta[M_GROUPS] != 0 and t.classes[t.buckets[t.runs[run, R_BUCKET], B_CLASS], C_FOLLOWS] != 0)
+
+
+@inner
+def _next_claim(t: Tables, run: int) -> int:
+    """The claim of the next group of a job; -1 behind that of the last one."""
+    if t.classes[t.buckets[t.runs[run, R_BUCKET], B_CLASS], C_NEXT] == 0:
+        return -1
+    return find_two(t.run_index, t.runs, R_JOB, t.runs[run, R_JOB], t.runs[run, R_TASK] + 1)
+
+
+@inner
+def _are_ready(t: Tables, run: int, now: int) -> int:
+    """As `_is_ready`, of all groups of a job, of whose first one this is the claim."""
+    ready = 1
+    level = level_within(t, _shape_of(t, run))
+    domain = -1
+    for _ in range(MAX_GROUPS):
+        ready = min(ready, _is_ready(t, run, _shape_of(t, run), now))
+        piece = t.runs[run, R_PIECE]
+        walked = 0
+        while leads_on(t, piece, walked, t.pieces.shape[0]) and level >= 0:
+            walked += 1
+            here = t.domain_of[level, t.pieces[piece, P_NODE]]
+            if domain >= 0 and here != domain:
+                return -1
+            domain = here
+            piece = t.pieces[piece, P_NEXT]
+        run = _next_claim(t, run)
+        if run < 0:
+            break
+    return ready
+
+
+@inner
 def _is_ready(t: Tables, run: int, shape: int, now: int) -> int:
     """1: all nodes of a claim are free, by the amounts in `search`; 0: not yet; -1: a node can never be, a booking is
     too near, or a node has left the domain in which all must be. Whether terms of affinity hold is asked before."""
@@ -314,9 +363,36 @@ def _hold(t: Tables, run: int, shape: int, sign: int) -> None:
         piece = t.pieces[piece, P_NEXT]
 
 
+@inner
+def _write_nodes(t: Tables, run: int, rows: Ints, used: int) -> int:
+    """Write the nodes of a claim from `used` on; how many are written then."""
+    piece = t.runs[run, R_PIECE]
+    walked = 0
+    while leads_on(t, piece, walked, t.pieces.shape[0]):
+        walked += 1
+        rows[used] = t.pieces[piece, P_NODE]
+        used += 1
+        piece = t.pieces[piece, P_NEXT]
+    return used
+
+
+@inner
+def _note_start(order: Table, first: int, claims: int, run: int) -> None:
+    """Note that a claim starts: that at `first`, or that of another group of its job, which may be listed anywhere."""
+    if order[1, first] == run:
+        order[0, first] = STARTS
+        return
+    for k in range(claims):
+        if order[1, k] == run:
+            order[0, k] = STARTS
+
+
 @kernel
 def ready_claims(at: Any, now: int, order: Table, moves: Table, rows: Ints) -> tuple[int, int, int]:
-    """Claims that start or fall now: (moves, nodes, wake_ms). `order` is scratch, [2, claims]; moves [claims, 13]."""
+    """Claims that start or fall now: (moves, nodes, wake_ms). `order` is scratch, [2, claims]; moves [claims, 13].
+
+    Those of the groups of one job start or fall together, one after the other in the order of the groups.
+    """
     t = tables(at)
     for node in range(t.meta[M_NODES]):
         for r in range(t.meta[M_RESOURCES]):
@@ -330,30 +406,29 @@ def ready_claims(at: Any, now: int, order: Table, moves: Table, rows: Ints) -> t
     wake = INF
     for k in range(claims):
         run = order[1, k]
-        shape = _shape_of(t, run)
-        ready = _is_ready(t, run, shape, now)
+        if _is_of_another(t, run):
+            continue
+        several = _has_groups(t, run)
+        ready = _are_ready(t, run, now) if several else _is_ready(t, run, _shape_of(t, run), now)
         if ready == 1 and full_ledger(t, t.runs[run, R_BUCKET], t.runs[run, R_WALL]) >= 0:
             ready = 0  # who has to give back what it borrowed has not left
-        if ready == 1:
-            _add(moves, count, OP_START, t, run)
-            moves[count, A_FIRST] = used
-            moves[count, A_NODES] = t.runs[run, R_NODES]
-            piece = t.runs[run, R_PIECE]
-            walked = 0
-            while leads_on(t, piece, walked, t.pieces.shape[0]):
-                walked += 1
-                rows[used] = t.pieces[piece, P_NODE]
-                used += 1
-                piece = t.pieces[piece, P_NEXT]
-            _hold(t, run, shape, -1)
-            charge_ledgers(t, t.runs[run, R_BUCKET], t.runs[run, R_WALL], 1)
-            order[0, k] = STARTS
-            count += 1
-        elif ready < 0 or now > t.runs[run, R_DUE] + t.meta[M_PATIENCE]:
-            _add(moves, count, OP_CANCEL, t, run)
-            count += 1
-        else:
+        falls = ready < 0 or now > t.runs[run, R_DUE] + t.meta[M_PATIENCE]
+        if ready < 1 and not falls:
             wake = min(wake, t.runs[run, R_DUE] + t.meta[M_PATIENCE] + 1)
+            continue
+        for _ in range(MAX_GROUPS):
+            _add(moves, count, OP_START if ready == 1 else OP_CANCEL, t, run)
+            if ready == 1:
+                moves[count, A_FIRST] = used
+                moves[count, A_NODES] = t.runs[run, R_NODES]
+                used = _write_nodes(t, run, rows, used)
+                _hold(t, run, _shape_of(t, run), -1)
+                charge_ledgers(t, t.runs[run, R_BUCKET], t.runs[run, R_WALL], 1)
+                _note_start(order, k, claims, run)
+            count += 1
+            run = _next_claim(t, run) if several else -1
+            if run < 0:
+                break
     for k in range(claims):
         if order[0, k] != STARTS:
             charge_ledgers(t, t.runs[order[1, k], R_BUCKET], t.runs[order[1, k], R_WALL], 1)

@@ -17,6 +17,7 @@ from hal.core.kernels.structures.layout import (
     B_HEAD,
     B_OFFSET,
     B_OWNER,
+    C_NEXT,
     COHORT_ITSELF,
     E_FIRST,
     E_JOB,
@@ -171,7 +172,7 @@ def next_lender(at: Any, now: int) -> tuple[int, int, int]:
         bucket = t.active[k]
         entry = t.buckets[bucket, B_HEAD]
         full = full_ledger(t, bucket, t.entries[entry, E_WALL])
-        if full < 0 or t.ledgers[full, G_COHORT] != COHORT_ITSELF:
+        if full < 0 or t.ledgers[full, G_COHORT] != COHORT_ITSELF or t.classes[t.buckets[bucket, B_CLASS], C_NEXT] != 0:
             continue
         when = max(search_at(t, entry, 0), t.entries[entry, E_SOUGHT])
         if when >= INF:

@@ -229,7 +229,7 @@ def may_lose(t: Tables, run: int, node: int) -> bool:
 
 
 @inner
-def _gives(t: Tables, run: int, mode: int, r: int) -> int:
+def gives(t: Tables, run: int, mode: int, r: int) -> int:
     """How much of a resource a run gives back on each of its nodes."""
     if mode == MODE_SUSPEND and r != t.meta[M_CPU]:
         return 0
@@ -260,7 +260,7 @@ def _try(t: Tables, node: int, run: int, sign: int) -> None:
     resources = t.meta[M_RESOURCES]
     mode = mode_of(t, run)
     for r in range(resources):
-        t.search[node, SEARCH_FREE + resources + r] += sign * _gives(t, run, mode, r)
+        t.search[node, SEARCH_FREE + resources + r] += sign * gives(t, run, mode, r)
 
 
 @inner
@@ -438,7 +438,7 @@ def clear(t: Tables, run: int, sign: int) -> int:
         if t.search[node, SEARCH_COST] >= 0:
             before = fits_by(t, node, 0)
             for r in range(resources):
-                t.search[node, SEARCH_FREE + r] += sign * _gives(t, run, mode, r)
+                t.search[node, SEARCH_FREE + r] += sign * gives(t, run, mode, r)
             after = fits_by(t, node, 0)
             change += (1 if after else 0) - (1 if before else 0)
         piece = t.pieces[piece, P_NEXT]

@@ -98,8 +98,9 @@ def search_at(t: Tables, entry: int, task: int) -> int:
     bucket = t.entries[entry, E_BUCKET]
     if t.meta[M_PREEMPTING] == 0 or t.meta[M_CLAIMS] >= t.meta[M_MOST_CLAIMS]:
         return INF
-    if t.classes[t.buckets[bucket, B_CLASS], C_NEXT] != 0:
-        return INF  # nothing is taken from others for several groups at once
+    preempts = t.qos[t.owners[t.buckets[bucket, B_OWNER], O_QOS], STANDING_PREEMPTS] != 0
+    if t.classes[t.buckets[bucket, B_CLASS], C_NEXT] != 0 and not preempts:
+        return INF  # neither what others borrowed nor work that may be moved is taken for several groups at once
     if not _may_search(t, bucket):
         return INF
     job = t.entries[entry, E_JOB]

@@ -65,6 +65,7 @@ from hal.core.kernels.structures.jit import inner, kernel
 from hal.core.kernels.structures.layout import (
     B_CLASS,
     B_OWNER,
+    C_NEXT,
     C_NODES,
     C_SHAPE,
     DOMAIN_FIRST,
@@ -132,13 +133,15 @@ MOST_A_NODE: Final = 1 << 54
 FOUND: Final = 0
 NOTHING: Final = 1
 UNFINISHED: Final = 2
+SEVERAL: Final = 3
+"""The job has several groups of nodes: `seek_groups` searches for it."""
 LENT: Final = 1
 """What was lent is searched for; above it: work that may be moved."""
 
 
 @kernel
 def seek(at: Any, job: int, task: int, now: int, node: int, budget: int, lent: int) -> int:
-    """Search for a waiting task, from a node on (0 = a new search). Returns FOUND, NOTHING or UNFINISHED.
+    """Search for a waiting task, from a node on (0 = a new search). Returns FOUND, NOTHING, UNFINISHED or SEVERAL.
 
     Args:
         node: beyond the last one, what is left of it is to find room for the victims.
@@ -156,7 +159,10 @@ def seek(at: Any, job: int, task: int, now: int, node: int, budget: int, lent: i
     t.pass_record[PASS_WORK] = 0
     if node > t.meta[M_NODES]:
         return _find_room(t, budget)
-    if not _begin_search(t, waiting_entry(t, job, task), lent):
+    entry = waiting_entry(t, job, task)
+    if entry >= 0 and t.classes[t.buckets[t.entries[entry, E_BUCKET], B_CLASS], C_NEXT] != 0:
+        return SEVERAL
+    if not begin_search(t, entry, lent):
         t.pass_record[PASS_WORK] = 1
         return NOTHING
     if node == 0:
@@ -266,7 +272,7 @@ def empty_node(at: Any, now: int, node: int) -> int:
 
 
 @inner
-def _begin_search(t: Tables, entry: int, lent: int) -> bool:
+def begin_search(t: Tables, entry: int, lent: int) -> bool:
     """Describe the search in its record. Returns whether it may find something."""
     s = t.search_record
     s[SEEK_NODE] = 0
@@ -373,25 +379,38 @@ def _spare_needless(t: Tables, count: int, fitting: int) -> int:
 @inner
 def _latest_free(t: Tables, count: int) -> int:
     """When the last of the chosen nodes is free at the latest."""
-    shape = t.search_record[SEEK_SHAPE]
+    due = all_gone_by(t, count)
+    for k in range(t.search_record[SEEK_GANG]):
+        due = max(due, node_free_by(t, t.scratch[SCRATCH_CHOSEN, k], t.search_record[SEEK_SHAPE]))
+    return int(due)
+
+
+@inner
+def all_gone_by(t: Tables, count: int) -> int:
+    """When the last of the victims has left at the latest."""
     now = t.pass_record[PASS_NOW]
     due = now
     for k in range(count):
         if mode_of(t, t.victims[1, k]) != MODE_SUSPEND:
             due = max(due, now + t.qos[qos_of(t, t.victims[1, k]), STANDING_GRACE])
-    for k in range(t.search_record[SEEK_GANG]):
-        node = t.scratch[SCRATCH_CHOSEN, k]
-        if not fits(t, t.free, node, shape, t.meta[M_RESOURCES]):
-            piece = t.rows[node, N_ATTEMPTS]
-            walked = 0
-            while leads_on(t, piece - 1, walked, t.pieces.shape[0]):
-                walked += 1
-                run = t.pieces[piece - 1, P_RUN]
-                piece = t.pieces[piece - 1, P_ON_ROW]
-                if is_going(t, run):
-                    due = max(due, t.runs[run, R_DUE])
-                elif leaves(t, run):
-                    due = max(due, t.runs[run, R_END])
+    return int(due)
+
+
+@inner
+def node_free_by(t: Tables, node: int, shape: int) -> int:
+    """When what leaves a node anyway has left it at the latest; now where a shape fits already."""
+    due = t.pass_record[PASS_NOW]
+    if not fits(t, t.free, node, shape, t.meta[M_RESOURCES]):
+        piece = t.rows[node, N_ATTEMPTS]
+        walked = 0
+        while leads_on(t, piece - 1, walked, t.pieces.shape[0]):
+            walked += 1
+            run = t.pieces[piece - 1, P_RUN]
+            piece = t.pieces[piece - 1, P_ON_ROW]
+            if is_going(t, run):
+                due = max(due, t.runs[run, R_DUE])
+            elif leaves(t, run):
+                due = max(due, t.runs[run, R_END])
     return int(due)
 
 

@@ -523,6 +523,11 @@ class ScratchTables(Group, group="scratch"):
         holds="cost of clearing it, and what is free with what is leaving, base units",
         invariant="used with M_PREEMPTING",
     )  # fmt: skip
+    search_groups: Table = table(
+        2 * L.MAX_GROUPS, SEARCH_NODES, growth=REFILLED,
+        row="group, node: what clearing it costs, -1 = it cannot be; then group, place: which node, cheapest first",
+        holds="prices of a search for several groups", invariant="used with M_PREEMPTING",
+    )  # fmt: skip
     choice: Table = table(
         L.CHOICE_LINES, WIDTH, growth=SCRATCH, row="CHOICE_*: one list each",
         holds="nodes that are offered for one choice of nodes by domain",

@@ -83,6 +83,7 @@ SOURCES: Final = (
     "preemption/node_prices",
     "preemption/moving",
     "preemption/victims",
+    "passes/group_victims",
 )
 """Modules of hal.core.kernels whose text decides what is compiled, in the order of their imports."""
 
