@@ -31,11 +31,12 @@ from hal.core.engine.events import (
 )
 from hal.core.engine.plan import Plan
 from hal.core.engine.scheduler import Scheduler
-from hal.core.engine.views import rows_of_run, running
+from hal.core.engine.views import ledger_rows, rows_of_run, running
 from hal.core.engine.why.explain import explain
 from hal.core.kernels.structures import layout as L
 from hal.core.model import Duration
-from hal.core.model.policy import Policy, PreemptMode, Qos
+from hal.core.model.policy import Limit, Policy, PreemptMode, Qos
+from hal.core.model.resources import Resources
 from hal.core.model.verdict import Reason
 from tests.core.engine.busy_cluster import ASKER, MIN_RUN_MS, Before, crowd, runs_of, work
 from tests.core.engine.clusters import Starts, engine, matched
@@ -93,6 +94,12 @@ def on(*names: str) -> tuple[Requirement, ...]:
 def named(nodes: Sequence[NodeSpec]) -> list[NodeSpec]:
     """The same, with their names as labels, as agents give them."""
     return [NodeSpec(node.name, node.capacity, {"hal.node": node.name}, domains=node.domains) for node in nodes]
+
+
+def racked(*sizes: int) -> list[NodeSpec]:
+    """Racks r1, r2 … of so many nodes n1, n2 … with four cores."""
+    racks = [f"r{rack}" for rack, size in enumerate(sizes, 1) for _ in range(size)]
+    return named([NodeSpec(f"n{at}", {"cpu": 4}, domains=(rack,)) for at, rack in enumerate(racks, 1)])
 
 
 def victims(sink: Starts) -> list[int]:
@@ -252,6 +259,67 @@ def test_what_comes_free_as_soon_by_itself_is_waited_for(backfill: Backfill) -> 
 
 
 @ALL
+def test_nobody_is_preempted_where_other_work_ends_as_soon_as_victims_would_leave(backfill: Backfill) -> None:
+    """c0 comes free in 5 ms, low work on c1 would have 10 ms to leave; c2 is free."""
+    nodes = [*CLUSTER[:2], NodeSpec("c2", CPU)]
+    state, sink, scheduler = busy(backfill, named(nodes))
+    submit(scheduler, 1, (ClassSpec({"cpu": 4}, constraints=on("c0")),), walltime_ms=105)
+    submit(scheduler, 2, (ClassSpec({"cpu": 4}, constraints=on("c1")),), "low", walltime_ms=500_000)
+    scheduler.run(0)
+    submit(scheduler, 9, parts_of([({"cpu": 3}, 1), ({"cpu": 2}, 1)]), "urgent", walltime_ms=1_000)
+    scheduler.run(100)
+    assert victims(sink) == []
+    scheduler.feed(gone(1, requeue=0))
+    scheduler.run(105)
+    assert sorted(begun(state, 9)) == [["c0"], ["c2"]]
+
+
+@ALL
+def test_whom_another_victim_makes_needless_is_let_be(backfill: Backfill) -> None:
+    """On a the young job 2 is cleared first, for the first group; for the second one the gang of job 1 has to leave b,
+    and with it a."""
+    nodes = [NodeSpec("a", {"cpu": 4}), NodeSpec("b", {"cpu": 2})]
+    state, sink, scheduler = busy(backfill, named(nodes))
+    submit(scheduler, 1, (ClassSpec({"cpu": 2}, 2),), "low", walltime_ms=500_000)
+    scheduler.run(0)
+    submit(scheduler, 2, (ClassSpec({"cpu": 2}),), "low", walltime_ms=500_000)
+    scheduler.run(90)
+    groups = [ClassSpec({"cpu": 2}, constraints=on(name), group=name) for name in ("a", "b")]
+    submit(scheduler, 9, parts_of(groups), "urgent", walltime_ms=1_000)
+    scheduler.run(100)
+    check_invariants(state)
+    assert victims(sink) == [1]
+
+
+@ALL
+def test_groups_take_what_is_free_before_what_is_cleared(backfill: Backfill) -> None:
+    """A gang has to leave n1 and n2 for the second group; the first one is put on n3, which is free."""
+    state, sink, scheduler = busy(backfill, racked(3))
+    submit(scheduler, 1, (ClassSpec({"cpu": 4}, 2, on("n1", "n2")),), "low", walltime_ms=500_000)
+    scheduler.run(0)
+    submit(scheduler, 9, parts_of([({"cpu": 3}, 1), ({"cpu": 2}, 1)]), "urgent", walltime_ms=1_000)
+    scheduler.run(100)
+    check_invariants(state)
+    assert victims(sink) == [1]
+    assert claimed(state, 9)[0] == ["n3"]
+
+
+@ALL
+@pytest.mark.parametrize("young", ["r1", "r2"])
+def test_the_rack_is_cleared_whose_work_loses_least(backfill: Backfill, young: str) -> None:
+    """Either rack could be cleared; the work in one of them has run for a shorter time."""
+    state, sink, scheduler = busy(backfill, racked(2, 2), levels=("rack",))
+    racks = {"r1": on("n1", "n2"), "r2": on("n3", "n4")}
+    for number, rack in enumerate(sorted(racks, key=lambda rack: rack == young), 1):
+        submit(scheduler, number, (ClassSpec({"cpu": 4}, 2, racks[rack]),), "low", walltime_ms=500_000)
+        scheduler.run(50 * number)
+    submit(scheduler, 9, parts_of([({"cpu": 3}, 1), ({"cpu": 2}, 1)], "rack"), "urgent", walltime_ms=1_000)
+    scheduler.run(200)
+    check_invariants(state)
+    assert victims(sink) == [2]
+
+
+@ALL
 def test_what_is_suspended_leaves_its_cpu_alone_to_the_groups(backfill: Backfill) -> None:
     """Idle work holds the GPUs, which suspension does not release: only CPU groups start at once."""
     state, sink, scheduler = busy(backfill, CLUSTER[2:])
@@ -316,6 +384,22 @@ def test_groups_whose_claims_were_given_up_start_later(backfill: Backfill) -> No
     assert len(begun(state, 9)) == 2
 
 
+@ALL
+def test_claims_are_given_up_when_a_node_leaves_the_rack_of_the_others(backfill: Backfill) -> None:
+    """Each group has one node; that of the second one turns out to be in another rack."""
+    nodes = racked(2)
+    state, _, scheduler = busy(backfill, nodes, levels=("rack",))
+    submit(scheduler, 1, (ClassSpec({"cpu": 4}),), "low", tasks=2, walltime_ms=500_000)
+    scheduler.run(0)
+    submit(scheduler, 9, parts_of([({"cpu": 3}, 1), ({"cpu": 2}, 1)], "rack"), "urgent", walltime_ms=1_000)
+    scheduler.run(100)
+    assert len(claimed(state, 9)) == 2
+    scheduler.feed(NodesChanged((NodeSpec("n2", {"cpu": 4}, nodes[1].labels, domains=("r2",)),)))
+    scheduler.run(101)
+    check_invariants(state)
+    assert claimed(state, 9) == []
+
+
 # --- rules of placement ----------------------------------------------------------------------------------------------
 
 WEB, DB = "ann app=web", "ann app=db"
@@ -324,12 +408,6 @@ WEB, DB = "ann app=web", "ann app=db"
 def wishing(parts: Sequence[Part], **wishes: Any) -> tuple[ClassSpec, ...]:
     """Groups with these wishes and terms."""
     return parts_of([ClassSpec(part[0], part[1], group=f"group{at}", **wishes) for at, part in enumerate(parts)])
-
-
-def racked(*sizes: int) -> list[NodeSpec]:
-    """Racks r1, r2 … of so many nodes n1, n2 … with four cores."""
-    racks = [f"r{rack}" for rack, size in enumerate(sizes, 1) for _ in range(size)]
-    return named([NodeSpec(f"n{at}", {"cpu": 4}, domains=(rack,)) for at, rack in enumerate(racks, 1)])
 
 
 @ALL
@@ -382,6 +460,7 @@ def test_groups_that_are_apart_from_their_like_are_not_from_each_other(backfill:
     scheduler.run(100)
     assert victims(sink) == [1, 1]
     for task in (0, 1):
+        assert len(claimed(state, 9)) == 2
         scheduler.feed(gone(1, task))
         scheduler.run(101 + task)
         check_invariants(state)
@@ -405,6 +484,40 @@ def test_groups_give_up_together_when_their_company_ends(backfill: Backfill) -> 
     check_invariants(state)
     assert claimed(state, 9) == []
     assert explain(state, 9, 101).reason is Reason.AFFINITY
+
+
+@ALL
+def test_a_group_that_keeps_its_company_gives_up_with_the_other(backfill: Backfill) -> None:
+    """Both racks have a database beside low work. That of r1 ends: the group there could not start any more."""
+    state, _, scheduler = busy(backfill, racked(1, 1), levels=("rack",))
+    for number, name in ((1, "n1"), (2, "n2")):
+        submit(scheduler, number, (ClassSpec({"cpu": 1}, labels=(DB,), constraints=on(name)),), walltime_ms=500_000)
+    submit(scheduler, 3, (ClassSpec({"cpu": 3}),), "low", tasks=2, walltime_ms=500_000)
+    scheduler.run(0)
+    groups = wishing([({"cpu": 3}, 1), ({"cpu": 2}, 1)], together=(Term(DB, "rack"),))
+    submit(scheduler, 9, groups, "urgent", walltime_ms=1_000)
+    scheduler.run(100)
+    assert claimed(state, 9) == [["n1"], ["n2"]]
+    scheduler.feed(gone(1, requeue=0))
+    scheduler.run(101)
+    check_invariants(state)
+    assert claimed(state, 9) == []
+
+
+@ALL
+def test_a_limit_is_charged_once_for_groups_whose_claims_start(backfill: Backfill) -> None:
+    """While they wait for their nodes, and when they run: 3 + 2 cores, one task."""
+    limit = Limit(name="all", resources=Resources({"cpu": 100}), running=10)
+    state, _, scheduler = busy(backfill, CLUSTER[:2], policy=Policy(qos=QOS, limits={"all": limit}))
+    submit(scheduler, 1, (ClassSpec({"cpu": 4}),), "low", tasks=2, walltime_ms=500_000)
+    scheduler.run(0)
+    submit(scheduler, 9, parts_of([({"cpu": 3}, 1), ({"cpu": 2}, 1)]), "urgent", walltime_ms=1_000)
+    scheduler.run(100)
+    for task in (0, 1):
+        scheduler.feed(gone(1, task))
+        scheduler.run(101 + task)
+    assert len(begun(state, 9)) == 2
+    assert sorted(row.used for row in ledger_rows(state)) == [1, 5]
 
 
 # --- against a plain judge -------------------------------------------------------------------------------------------

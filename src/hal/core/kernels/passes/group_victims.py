@@ -133,12 +133,11 @@ def seek_groups(at: Any, job: int, task: int, now: int, node: int, budget: int) 
             return UNFINISHED
         t.pass_record[PASS_WORK] += 1
         _look_for_all(t, row, class_id, groups)
-    level = level_within(t, t.classes[class_id, C_SHAPE])
-    if level >= 0 and not _keep_to_one(t, class_id, groups, level):
-        return NOTHING
-    count = _take_nodes(t, class_id, groups)
     for row in range(t.meta[M_NODES]):
         s[SEEK_YOUTH] = min(s[SEEK_YOUTH], t.search[row, SEARCH_YOUTH])
+    if not _could_be_cleared(t, class_id, groups):
+        return NOTHING
+    count = _take_nodes(t, class_id, groups)
     if count == 0 or _lacking(t, groups) > 0:
         return NOTHING
     s[SEEK_COUNT] = _spare_needless(t, class_id, groups, count)
@@ -181,14 +180,19 @@ def _look_for_all(t: Tables, node: int, class_id: int, groups: int) -> None:
 
 
 @inner
-def _keep_to_one(t: Tables, class_id: int, groups: int, level: int) -> bool:
-    """Leave out all nodes but those of the domain that is cleared for the least; whether there is one that can be."""
+def _could_be_cleared(t: Tables, class_id: int, groups: int) -> bool:
+    """Whether enough nodes could be cleared for all groups at once; where they are to be in one domain, all nodes are
+    left out but those of the one that is cleared for the least."""
+    t.pass_record[PASS_WORK] += groups * t.meta[M_NODES]
     for node in range(t.meta[M_NODES]):
         mask = 0
         for group in range(groups):
             if t.search_groups[group, node] >= 0:
                 mask |= 1 << group
         t.group_mask[node] = mask
+    level = level_within(t, t.classes[class_id, C_SHAPE])
+    if level < 0:
+        return count_sets(t, class_id, groups, -1)
     best = -1
     least = INF
     for k in range(first_domain(t, level), last_domain(t, level)):
