@@ -70,3 +70,17 @@ def test_what_is_left_out_is_counted_before_the_next_line() -> None:
     clock.ms += round(1_000 / LINES_PER_S)
     log.warning("asked", number=9)
     assert lines.numbers == [0, 1, 2, 2, 9]
+
+
+def test_a_debt_is_paid_by_later_refills() -> None:
+    """5 of 10 are left; 25 are charged: the debt of 20 is paid after 10 s at 2 a second."""
+    clock = Clock()
+    bucket = Bucket(clock, 10, 2.0)
+    bucket.charge(5)
+    assert bucket.wait_ms() == 0
+    bucket.charge(25)
+    assert bucket.wait_ms() == 10_000
+    clock.ms += 9_999
+    assert bucket.wait_ms() == 1
+    clock.ms += 1
+    assert bucket.wait_ms() == 0

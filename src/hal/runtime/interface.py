@@ -171,6 +171,10 @@ class Connection(Protocol):
     def outgoing_bytes(self) -> int:
         """Bytes that wait to be written."""
 
+    @property
+    def received_bytes(self) -> int:
+        """Bytes that have arrived since it was opened; of frames that are not complete, too."""
+
     async def wait_writable(self) -> None:
         """Wait while the other end does not read fast enough, until it does or the connection is closed."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
+from math import ceil
 from typing import Any, Final
 
 from hal.runtime.interface import Logger
@@ -31,13 +32,26 @@ class Bucket:
 
     def take(self, cost: int = 1) -> bool:
         """Spend `cost`; False, and nothing is spent, if the budget does not cover it."""
-        now_ms = self._now_ms()
-        self._left = min(self._left + (now_ms - self._at_ms) * self._per_s / 1_000, float(self._size))
-        self._at_ms = now_ms
+        self._refill()
         if self._left < cost:
             return False
         self._left -= cost
         return True
+
+    def charge(self, cost: int = 1) -> None:
+        """Spend `cost` whatever is left: what is missing is a debt, which later refills pay."""
+        self._refill()
+        self._left -= cost
+
+    def wait_ms(self) -> int:
+        """How long until there is no debt any more; 0: there is none."""
+        self._refill()
+        return ceil(-self._left * 1_000 / self._per_s) if self._left < 0 else 0
+
+    def _refill(self) -> None:
+        now_ms = self._now_ms()
+        self._left = min(self._left + (now_ms - self._at_ms) * self._per_s / 1_000, float(self._size))
+        self._at_ms = now_ms
 
 
 class BudgetedLog:

@@ -22,8 +22,6 @@ MAX_OUTGOING_BYTES: Final = 64 << 20
 """Bytes that may wait to be written on one connection; beyond that, `send_nowait` raises OverloadedError."""
 MAX_INCOMING_FRAMES: Final = 1_024
 """Decoded frames that may wait for `receive`; beyond that, nothing more is read from the other end."""
-MAX_INCOMING_BYTES: Final = 16 << 20
-"""Size on the wire of these frames; beyond that, nothing more is read until all of them were received."""
 
 
 class FrameConnection(TransportEnd):
@@ -45,9 +43,11 @@ class FrameConnection(TransportEnd):
         """
         super().__init__(label, on_open=on_open, on_closed=on_closed, on_fault=on_fault)
         self._decoder: FrameDecoder[Any] = FrameDecoder(conversation)
+        self._max_incoming_bytes = conversation.max_incoming_bytes
         self._incoming: deque[Frame] = deque()
         self._incoming_bytes = 0
         """Size of the frames that arrived since the queue was last empty."""
+        self._received_bytes = 0
         self._outgoing: list[bytes] = []
         self._outgoing_bytes = 0
 
@@ -56,6 +56,10 @@ class FrameConnection(TransportEnd):
     @property
     def outgoing_bytes(self) -> int:
         return self._outgoing_bytes + (0 if self.transport is None else self.transport.get_write_buffer_size())
+
+    @property
+    def received_bytes(self) -> int:
+        return self._received_bytes
 
     def send_nowait(self, frame: Frame) -> None:
         if self._closing or self.transport is None:
@@ -103,6 +107,7 @@ class FrameConnection(TransportEnd):
     def data_received(self, data: bytes) -> None:
         if self._closing:
             return
+        self._received_bytes += len(data)
         try:
             frames = self._decoder.feed(data)
         except MalformedFrameError as error:
@@ -118,7 +123,7 @@ class FrameConnection(TransportEnd):
         if frames:
             self._incoming.extend(frames)
             self._wake()
-        if len(self._incoming) > MAX_INCOMING_FRAMES or self._incoming_bytes > MAX_INCOMING_BYTES:
+        if len(self._incoming) > MAX_INCOMING_FRAMES or self._incoming_bytes > self._max_incoming_bytes:
             self._pause_reading()
 
     def eof_received(self) -> bool:
@@ -130,7 +135,7 @@ class FrameConnection(TransportEnd):
 
     def _has_room(self) -> bool:
         few = len(self._incoming) <= MAX_INCOMING_FRAMES // 2
-        return few and (self._incoming_bytes <= MAX_INCOMING_BYTES or not self._incoming)
+        return few and (self._incoming_bytes <= self._max_incoming_bytes or not self._incoming)
 
     def _flush(self) -> None:
         if self._outgoing and self.transport is not None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hal.planes.observability import telemetry as collector_side
+from hal.planes.observability.sender_budget import BUDGETS, BYTES, BYTES_PER_S
 from hal.planes.observability.telemetry import ReceivedLines, ReceivedSpans, ReceivedValues, Telemetry
 from hal.runtime import telemetry_sender
 from hal.runtime.interface import Credentials, Runtime, TcpAddress, UnixAddress
@@ -200,7 +200,9 @@ def test_a_stopped_collector_costs_a_bounded_queue_and_the_oldest_is_dropped_and
         assert taken.health("lines_dropped_by_senders") == dropped
 
 
-def test_a_sender_that_floods_is_limited_and_others_are_not() -> None:
+def test_a_sender_that_floods_is_read_slowly_drops_by_itself_and_others_are_not_held() -> None:
+    """Of 320,000 lines in 20 s the collector takes its burst and 2,000 a second; of the rest the sender keeps 4 MiB and
+    counts what it drops. The collector itself drops none."""
     taken, loud, quiet = Taken(), Node("loud"), Node("quiet")
     with VirtualWorld(1) as world:
         host = world.host("n1")
@@ -213,10 +215,66 @@ def test_a_sender_that_floods_is_limited_and_others_are_not() -> None:
             quiet.there.lines([line(f"quiet {number}")])
             world.run_for(1_000)
         heard = Counter(text.split()[0] for text in taken.lines)
-        size, per_s = collector_side.BUDGETS["lines"]
+        size, per_s = BUDGETS["lines"]
         assert heard["quiet"] == 20
-        assert heard["noise"] <= size + 21 * per_s
-        assert taken.health("lines_limited") + loud.there.dropped["lines"] > 0
+        assert 20 * per_s <= heard["noise"] <= 2 * size + 21 * per_s
+        assert taken.health("senders_held_seconds") > 15
+        world.run_for(120_000)
+        heard = Counter(text.split()[0] for text in taken.lines)
+        assert heard["noise"] + loud.there.dropped["lines"] == 20 * 16_000
+        assert taken.health("lines_dropped_by_senders") == loud.there.dropped["lines"] > 0
+
+
+async def flood_raw(runtime: Runtime, *, process: int, frames: int, size: int) -> int:
+    """Write frames of one line as fast as they are taken, until the connection ends; returns how many were written."""
+    connection = await runtime.connect(UnixAddress(runtime.paths.socket_dir() / SOCKET), conversation=TELEMETRY)
+    await connection.send(Hello(role=Role.AGENT, versions=SPOKEN, name="loud", boot_id="b", pid=process))
+    for number in range(frames):
+        await connection.send(LogLines(batch=number, lines=(line("x" * size),)))
+    return frames
+
+
+@pytest.mark.parametrize("size", [10, 16_000], ids=["small-frames", "large-frames"])
+def test_safety_what_floods_without_waiting_waits_in_its_own_process(size: int) -> None:
+    """A sender that does not heed what the collector names is not read, either: what it cannot write waits there.
+    Small frames count, too: 1,000 bytes each beside their own."""
+    taken, quiet = Taken(), Node("quiet")
+    written: list[int] = []
+
+    async def flood(runtime: Runtime) -> None:
+        written.append(await flood_raw(runtime, process=1, frames=100_000, size=size))
+
+    with VirtualWorld(1) as world:
+        host = world.host("n1")
+        world.start(host, "observability", taken.collect)
+        world.start(host, "agent-quiet", quiet.run)
+        world.start(host, "agent-loud", flood)
+        world.run_for(100)
+        for number in range(10):
+            quiet.there.lines([line(f"quiet {number}")])
+            world.run_for(1_000)
+        heard = Counter(text.split()[0] for text in taken.lines)
+        assert heard["quiet"] == 10
+        assert heard["x" * size] <= (BYTES + 11 * BYTES_PER_S) / (1_000 + size) + 300
+        assert not written
+
+
+def test_a_sender_that_dials_again_begins_with_what_is_left_of_its_budget() -> None:
+    """Ten connections of one name, one after the other, get no more than one connection would."""
+    taken = Taken()
+
+    async def flood(runtime: Runtime) -> None:
+        for process in range(10):
+            sending = runtime.spawn_task(flood_raw(runtime, process=process, frames=100_000, size=16_000), "flood")
+            await runtime.sleep(1_000)
+            sending.cancel()
+
+    with VirtualWorld(1) as world:
+        host = world.host("n1")
+        world.start(host, "observability", taken.collect)
+        world.start(host, "agent-loud", flood)
+        world.run_for(10_000)
+    assert sum(map(len, taken.lines)) <= BYTES + 11 * BYTES_PER_S + 10 * (1 << 20)
 
 
 async def raw(runtime: Runtime, *frames: Any, role: Role = Role.AGENT, name: str = "n1") -> Goodbye | None:

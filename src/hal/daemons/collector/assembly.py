@@ -13,7 +13,7 @@ from hal.planes.observability.logs.part import LogsPart
 from hal.planes.observability.part import Part
 from hal.planes.observability.samples.attempt_gpus import AttemptGpus
 from hal.planes.observability.samples.part import Samples
-from hal.planes.observability.telemetry import LINES, SPANS, VALUES
+from hal.planes.observability.sender_budget import LINES, SPANS, VALUES
 from hal.planes.observability.traces.part import TracesPart
 from hal.rest.controller_client import ControllerClient
 from hal.rest.dialling import UNIX

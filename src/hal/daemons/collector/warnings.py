@@ -50,8 +50,8 @@ _LOSSES: Final = (
     ),
     _Loss(
         "telemetry",
-        ("values_limited", "lines_limited", "spans_limited"),
-        "values, lines or spans were dropped: a sender exceeded its rate",
+        ("senders_held_seconds",),
+        "seconds long senders that exceed their rate were not read: what they cannot keep they drop",
         _SLOWER,
     ),
     _Loss(

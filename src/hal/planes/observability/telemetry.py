@@ -1,8 +1,8 @@
 """What agents, brokers and other processes send to the collector: received, checked, limited, passed on to parts.
 
-Each connection has a budget of values, lines, spans and bytes. What exceeds it is dropped and counted, and the
-connection is read more slowly, so that one sender costs the others nothing. Over TLS the name of a sender is that of
-its certificate. What was taken is named to the sender soon after; whether a part could keep it is the part's to count.
+Each sender has a budget (`sender_budget`). One that exceeds it is not read for a while: what it sends then waits in its
+own bounded queue, so it costs the collector and other senders nothing. Over TLS the name of a sender is that of its
+certificate. What was taken is named to the sender soon after; whether a part could keep it is the part's to count.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from hal.core.model import DeniedError, HALError, one_line
+from hal.planes.observability.sender_budget import KINDS, LINES, SPANS, VALUES, SenderBudgets
 from hal.runtime.interface import Connection, Runtime, Timer
-from hal.runtime.line_budget import Bucket, BudgetedLog
+from hal.runtime.line_budget import BudgetedLog
 from hal.wire.agree import HELLO_TIMEOUT_MS, agree_version
 from hal.wire.errors import MalformedFrameError
 from hal.wire.frames.conversation import Frame
@@ -38,18 +39,6 @@ from hal.wire.frames.telemetry import (
 )
 from hal.wire.roles import Role
 
-VALUES, LINES, SPANS = "values", "lines", "spans"
-KINDS: Final = (VALUES, LINES, SPANS)
-BUDGETS: Final[Mapping[str, tuple[int, float]]] = {
-    VALUES: (60_000, 2_000.0),
-    LINES: (40_000, 4_000.0),
-    SPANS: (20_000, 2_000.0),
-}
-"""Of one connection: at once, and per second."""
-BYTES: Final = 32 << 20
-BYTES_PER_S: Final = float(1 << 20)
-WAIT_MS: Final = 1_000
-"""How long a connection over its budget waits before its next frame is looked at."""
 ACK_MS: Final = 100
 """What was taken is named together with what is taken within this time."""
 MAX_SENDERS: Final = 20_000
@@ -58,7 +47,6 @@ MAX_CONNECTIONS_A_SENDER: Final = 2
 """Of one name: a new process may come before the connection of the former one has ended."""
 FRAMES_A_TURN: Final = 8
 """Of one connection, before others have their turn."""
-LINE_BYTES: Final = 64
 
 Numbers = NDArray[np.uint32]
 Floats = NDArray[np.float64]
@@ -157,9 +145,11 @@ class Telemetry:
         self._known: OrderedDict[Sender, _Known] = OrderedDict()
         self._open: dict[tuple[Role, str], list[Connection]] = {}
         self._received: Counter[str] = Counter()
-        self._limited: Counter[str] = Counter()
         self._faulty: Counter[str] = Counter()
         self._repeated = 0
+        self._held = self._held_ms = 0
+        """How often, and for how long, a sender over its budget was not read."""
+        self._budgets = SenderBudgets(runtime.monotonic_ms)
         self._dropped: Counter[str] = Counter()
         """At senders, by what they say; it only grows, whoever is forgotten."""
 
@@ -173,10 +163,11 @@ class Telemetry:
         found: dict[str, float | int | str] = {"connections": sum(len(one) for one in self._open.values())}
         for kind in KINDS:
             found[f"{kind}_received"] = self._received[kind]
-            found[f"{kind}_limited"] = self._limited[kind]
             found[f"{kind}_faulty"] = self._faulty[kind]
             found[f"{kind}_dropped_by_senders"] = self._dropped[kind]
         found["batches_repeated"] = self._repeated
+        found["senders_held"] = self._held
+        found["senders_held_seconds"] = self._held_ms // 1_000
         return found
 
     # ── one connection ────────────────────────────────────────────────────────────────────────────────────────────
@@ -220,6 +211,11 @@ class Telemetry:
         self._known.move_to_end(sender)
         return known
 
+    def _note_held(self, sender: Sender, wait_ms: int) -> None:
+        self._held += 1
+        self._held_ms += wait_ms
+        self._log.warning("a sender exceeds its rate: it is not read for a while", sender=sender.name, wait_ms=wait_ms)
+
     def _note_dropped(self, sender: Sender, counts: Mapping[str, int]) -> None:
         known = self._remember(sender)
         for kind in KINDS:
@@ -245,27 +241,29 @@ class _Conversation:
     def __init__(self, telemetry: Telemetry, runtime: Runtime, connection: Connection, sender: Sender) -> None:
         self._telemetry, self._runtime, self._connection, self._sender = telemetry, runtime, connection, sender
         self._known = telemetry._remember(sender)
-        self._budgets = {kind: Bucket(runtime.monotonic_ms, *BUDGETS[kind]) for kind in KINDS}
-        self._bytes = Bucket(runtime.monotonic_ms, BYTES, BYTES_PER_S)
+        self._budget = telemetry._budgets.of(sender.role, sender.name)
+        self._charged_bytes = 0
+        """Of what has arrived on this connection."""
         self._table = SenderTable()
         self._taken = -1
         self._acknowledging: Timer | None = None
-        self._over = False
-        """It has exceeded its budget since it last waited."""
 
     async def run(self) -> None:
         looked_at = 0
         try:
             while (frame := await self._connection.receive()) is not None:
+                arrived_bytes = self._connection.received_bytes
+                self._budget.charge_frame(arrived_bytes - self._charged_bytes)
+                self._charged_bytes = arrived_bytes
                 self._take(frame)
-                looked_at += 1
-                if self._over:
-                    self._over = False
-                    await self._runtime.sleep(WAIT_MS)
-                elif looked_at % FRAMES_A_TURN == 0:
-                    await self._runtime.sleep(0)
                 if isinstance(frame, Goodbye):
                     return
+                looked_at += 1
+                if looked_at % FRAMES_A_TURN == 0:
+                    await self._runtime.sleep(0)
+                while wait_ms := self._budget.wait_ms():
+                    self._telemetry._note_held(self._sender, wait_ms)
+                    await self._runtime.sleep(wait_ms)
         finally:
             if self._acknowledging is not None:
                 self._acknowledging.cancel()
@@ -275,12 +273,11 @@ class _Conversation:
             case SeriesTable():
                 self._define(frame)
             case SeriesValues():
-                self._batch(VALUES, frame.batch, len(frame.values) // VALUE_BYTES, 0, frame)
+                self._batch(VALUES, frame.batch, len(frame.values) // VALUE_BYTES, frame)
             case LogLines():
-                size = sum(len(line.text) + LINE_BYTES for line in frame.lines)
-                self._batch(LINES, frame.batch, len(frame.lines), size, frame)
+                self._batch(LINES, frame.batch, len(frame.lines), frame)
             case Spans():
-                self._batch(SPANS, frame.batch, len(frame.names), len(frame.names) * LINE_BYTES, frame)
+                self._batch(SPANS, frame.batch, len(frame.names), frame)
             case Dropped():
                 self._telemetry._note_dropped(self._sender, frame.counts)
             case Goodbye():
@@ -297,21 +294,16 @@ class _Conversation:
                 f"series {frame.first} to {end - 1}, after {self._table.count}: numbers follow, up to {MAX_SERIES - 1}"
             )
         self._table.define(frame.first, frame.series)
-        if not self._bytes.take(len(frame.series) * 100):
-            self._over = True
+        self._budget.charge(VALUES, len(frame.series))
 
-    def _batch(self, kind: str, number: int, count: int, size: int, frame: SeriesValues | LogLines | Spans) -> None:
+    def _batch(self, kind: str, number: int, count: int, frame: SeriesValues | LogLines | Spans) -> None:
         telemetry = self._telemetry
         self._acknowledge_soon(number)
+        self._budget.charge(kind, count)
         if number <= self._known.batch:
             telemetry._repeated += 1
             return
         self._known.batch = number
-        if not (self._budgets[kind].take(count) and self._bytes.take(size)):
-            self._over = True
-            telemetry._limited[kind] += count
-            telemetry._log.warning("a sender exceeds its rate", sender=self._sender.name, kind=kind)
-            return
         received = self._checked(frame)
         if received is None:
             telemetry._faulty[kind] += count

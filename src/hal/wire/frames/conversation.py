@@ -18,6 +18,8 @@ WIRE_VERSION: Final = 1
 WIRE_VERSION_MIN: Final = 1
 MAX_FRAME_BYTES: Final = 8 << 20
 """A longer frame is refused before it is read."""
+MAX_INCOMING_BYTES: Final = 16 << 20
+"""Size on the wire of frames that wait for `receive` on one connection."""
 
 
 def _tag(name: str) -> str:
@@ -39,22 +41,32 @@ class Conversation(Generic[F]):
         listener: the role of the process that is dialled; which others may dial it: `hal.wire.roles`.
         kinds: the types of its frames, in the order of the union.
         max_frame_bytes: longer bodies are refused before they are read; at most `MAX_FRAME_BYTES`.
+        max_incoming_bytes: while frames of more than this wait for `receive`, nothing more is read from the other end,
+            until all of them were received.
         decode: the frame in a body (a buffer); raises msgspec.DecodeError, or what decoding text raises.
     """
 
-    __slots__ = ("decode", "kinds", "listener", "max_frame_bytes", "name")
+    __slots__ = ("decode", "kinds", "listener", "max_frame_bytes", "max_incoming_bytes", "name")
 
-    def __init__(self, name: str, listener: Role, frames: Any, max_frame_bytes: int = MAX_FRAME_BYTES) -> None:
+    def __init__(
+        self,
+        name: str,
+        listener: Role,
+        frames: Any,
+        max_frame_bytes: int = MAX_FRAME_BYTES,
+        max_incoming_bytes: int = MAX_INCOMING_BYTES,
+    ) -> None:
         """Build the decoder.
 
         Args:
-            name, listener, max_frame_bytes: see the class.
+            name, listener, max_frame_bytes, max_incoming_bytes: see the class.
             frames: a union of frame types.
         """
         decoder: msgspec.msgpack.Decoder[F] = msgspec.msgpack.Decoder(frames)
         self.name: Final = name
         self.listener: Final = listener
         self.max_frame_bytes: Final = max_frame_bytes
+        self.max_incoming_bytes: Final = max_incoming_bytes
         self.kinds: Final[tuple[type[F], ...]] = get_args(frames)
         self.decode: Final = decoder.decode
 

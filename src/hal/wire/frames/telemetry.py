@@ -23,6 +23,8 @@ from hal.wire.roles import Role
 
 MAX_TELEMETRY_FRAME_BYTES: Final = 1 << 20
 """A collector has a connection to each node, so what one may send at once is small."""
+MAX_UNREAD_TELEMETRY_BYTES: Final = 256 << 10
+"""Of frames that wait at the collector; beyond that it reads no more, and the sender keeps the rest."""
 MAX_TABLE_SERIES: Final = 1_000
 """Series in one `SeriesTable`."""
 MAX_SERIES: Final = 8_192
@@ -200,6 +202,6 @@ class BatchesReceived(Frame, frozen=True, kw_only=True):
 TelemetryFrame = Hello | Welcome | Goodbye | SeriesTable | SeriesValues | LogLines | Spans | Dropped | BatchesReceived
 """What senders of telemetry and a collector may send each other."""
 TELEMETRY: Final[Conversation[TelemetryFrame]] = Conversation(
-    "telemetry", Role.SERVICE, TelemetryFrame, MAX_TELEMETRY_FRAME_BYTES
+    "telemetry", Role.SERVICE, TelemetryFrame, MAX_TELEMETRY_FRAME_BYTES, MAX_UNREAD_TELEMETRY_BYTES
 )
 """Agents, brokers and planes to a collector, and back."""
