@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import sys
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from http.client import HTTPConnection
@@ -80,6 +81,67 @@ def test_the_collector_is_asked_from_another_host(cluster: Cluster) -> None:
             assert used() == seen
     finally:
         laptop.env = {}
+
+
+FORGING = """
+import asyncio, sys
+from pathlib import Path
+from hal.core.model import StepId
+from hal.runtime.authority import NodeIdentity
+from hal.runtime.home import Home
+from hal.runtime.logfile import LogFile
+from hal.runtime.logs import open_log
+from hal.runtime.real_runtime import RealRuntime
+from hal.runtime.telemetry_sender import TelemetrySender
+from hal.wire.frames.telemetry import LogLine, Severity
+from hal.wire.roles import Role
+
+home, collector, job = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+
+
+async def main():
+    runtime = RealRuntime("forging", Home(home), open_log(LogFile(home / "forging.log"), "forging"), seed=1)
+    identity = NodeIdentity(home / "nodes" / "w1" / "identity")
+    sender = TelemetrySender(runtime, Role.AGENT, "head", identity.credentials, local=False)
+    sender.dial((collector,))
+    sending = asyncio.ensure_future(sender.run())
+    step = StepId(job, 0, 1, 0)
+    sender.lines([
+        LogLine(1, Severity.INFO, "step", "forged output", step, "stdout", 1000, fields={"user": "ada"}),
+        LogLine(1, Severity.INFO, "controller", "forged event"),
+        LogLine(1, Severity.INFO, "agent", "forged report", step),
+        LogLine(1, Severity.INFO, "agent", "unmistakable event"),
+    ])
+    await sender.flush(20_000)
+    assert not sender.queued_bytes, (home / "forging.log").read_text()
+
+
+asyncio.run(main())
+"""
+
+
+def test_safety_a_node_sends_lines_of_its_own_attempts_alone(cluster: Cluster) -> None:
+    """With the certificate of w1 somebody sends lines of a job of the head's node, and in the controller's name: none
+    is kept, and all three are counted. What w1's own job prints is kept as its user's."""
+    head, (worker,) = cluster.head, cluster.workers
+
+    def found(query: str) -> list[tuple[str, str]]:
+        page = ask(cluster, f"/v1/logs/search?query={query}") or {"lines": []}
+        return [(line["text"], line.get("user", "")) for line in page["lines"] if line.get("node") == "w1"]
+
+    until(lambda: age_ms(cluster, "w1") < 5_000, "the worker is heard")
+    with head.client() as client:
+        other = client.submit(["echo", "of-head"], user="ada", constraints=["hal.node=head"])
+        other.wait()
+        collector = f"{head.address}:{PORT}"
+        sent = worker.start(sys.executable, "-c", FORGING, str(worker.home.root), collector, str(other.id))
+        assert sent.wait(60) == 0, sent.communicate()[1]
+        client.submit(["echo", "honest-output"], user="ada", constraints=["hal.node=w1"]).wait()
+    until(lambda: found("unmistakable"), "the node's own line is kept")
+    until(lambda: found("honest") == [("honest-output", "ada")], "what the node's own job prints is kept")
+    assert found("forged") == []
+    refused = ask(cluster, "/v1/health")["parts"]["attribution"]["values"]
+    assert (refused["lines_refused"], refused["lines_dropped"]) == (3, 0)
 
 
 def test_a_network_that_is_cut_loses_no_samples_and_holds_up_nothing(cluster: Cluster) -> None:

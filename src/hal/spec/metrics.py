@@ -17,7 +17,7 @@ def page() -> str:
     """The page, for all processes that have metrics."""
     from hal.client.sessions.prometheus import SESSIONS
     from hal.daemons.controller.metrics.declared import CONTROLLER
-    from hal.planes.observability.samples.declared import OF_ATTEMPTS, OF_NODES, OF_SESSIONS, PART
+    from hal.planes.observability.samples.declared import OF_ATTEMPTS, OF_COLLECTOR, OF_NODES, OF_SESSIONS
     from hal.runtime.metrics.reference import Section, reference
 
     controller = Section("Controller", "`GET /v1/metrics` of the controller's REST API, `hal metrics`.", CONTROLLER)
@@ -26,7 +26,7 @@ def page() -> str:
         "`GET /v1/metrics` of the collector's REST API: what nodes have sent last, sums over the brokers of "
         "sessions, and how its parts are. What nodes "
         "send of\nattempts is kept, and not shown to Prometheus ([docs/observability.md](../docs/observability.md)).",
-        (*OF_NODES, *OF_ATTEMPTS, *OF_SESSIONS, PART),
+        (*OF_NODES, *OF_ATTEMPTS, *OF_SESSIONS, *OF_COLLECTOR),
     )
     sessions = Section("Sessions", "`hal session metrics`, asked of the broker of each session.", SESSIONS)
     return reference(HEAD, (controller, collector, sessions))

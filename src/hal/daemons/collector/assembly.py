@@ -5,9 +5,11 @@ from __future__ import annotations
 from hal.core.model.observability_config import ObservabilitySection
 from hal.daemons.collector.account_tree import AccountTree
 from hal.daemons.collector.alerts_source import alerts_part
+from hal.daemons.collector.attempt_nodes import AttemptNodes
 from hal.daemons.collector.collector import Collector
 from hal.daemons.collector.delegated_accounts import DelegatedAccounts
 from hal.daemons.collector.reception import NetworkReception, Reception
+from hal.planes.observability.attribution import Attribution
 from hal.planes.observability.history.part import History
 from hal.planes.observability.logs.part import LogsPart
 from hal.planes.observability.part import Part
@@ -42,14 +44,26 @@ def assemble(runtime: Runtime, section: ObservabilitySection) -> Collector:
     )
     collector.controller = controller
     collector.traces = TracesPart(runtime, collector.directory, collector.history, section.traces, controller)
-    reception.received(SPANS, collector.traces.take)
     collector.logs = LogsPart(
         runtime, collector.directory / "logs", section.logs, home_logs=home.log_file(runtime.name).parent
     )
     logs = collector.logs
-    reception.received(LINES, lambda got: logs.take(got.sender.name, got.lines))
+    attempts = AttemptNodes(collector.history, controller)
+    attribution = Attribution(
+        runtime, attempts.look_up, lambda got: logs.take(got.sender.name, got.lines), collector.traces.take
+    )
+    reception.received(LINES, attribution.take)
+    reception.received(SPANS, attribution.take)
     collector.alerts = alerts_part(runtime, collector.directory / "alerts.sqlite", section.alerts, collector.samples)
-    parts: list[Part] = [collector.history, reception, collector.samples, logs, collector.traces, collector.alerts]
+    parts: list[Part] = [
+        collector.history,
+        reception,
+        attribution,
+        collector.samples,
+        logs,
+        collector.traces,
+        collector.alerts,
+    ]
     if section.wire:
         parts.append(NetworkReception(runtime, controller, reception, section.wire, section.address))
     collector.parts = tuple(parts)

@@ -60,6 +60,14 @@ _LOSSES: Final = (
         "values, lines or spans made no sense",
         "do all machines run the same version of HAL? Its log names the senders",
     ),
+    _Loss(
+        "attribution",
+        ("lines_refused", "spans_refused"),
+        "lines or spans were refused: a node sent them about attempts of others, or in another's name",
+        "the collector's log names the nodes: who has root there?",
+    ),
+    _Loss("attribution", ("lines_dropped", "spans_dropped"), "lines or spans were dropped before it was known whose "
+          "they are", "does the controller answer the collector?"),
     _Loss("samples", ("dropped_values",), "values were dropped: there are too many series",
           "raise [observability.samples] series"),
     _Loss("samples", ("dropped_blocks", "failed_writes"), "samples could not be written", _DISK),

@@ -61,6 +61,8 @@ class Sender(NamedTuple):
     """Of the node or process."""
     process: str
     """Boot id and process id: a restarted process is another one."""
+    certified: bool = False
+    """The name is that of its certificate; else it is a process of this host and user."""
 
 
 class SenderTable:
@@ -369,7 +371,7 @@ def _sender(connection: Connection, hello: Hello) -> Sender:
     if certified is not None:
         if certified.role != hello.role:
             raise DeniedError(f"the certificate is of the role '{certified.role}', not '{hello.role}'")
-        return Sender(hello.role, certified.name, process)
+        return Sender(hello.role, certified.name, process, certified=True)
     if connection.peer is None:
         raise DeniedError("a collector serves nobody without a certificate")
     if not hello.name:

@@ -319,6 +319,9 @@ def test_prometheus_sees_nodes_and_other_processes_and_no_attempts(tmp_path: Pat
         assert "# TYPE hal_node_cpu_seconds_total counter\n" in text
         assert "42.0.1.0" not in text
         assert exposition(samples.sources(), {}, runtime.now_ms() + 61_000) == ""
+        text = exposition([], {"attribution": {"lines_refused": 3, "spans_refused": 0}}, runtime.now_ms())
+        assert "# TYPE hal_collector_refused_total counter\n" in text
+        assert 'hal_collector_refused_total{kind="lines"} 3\n' in text
         await samples.close()
 
     play(tmp_path, main)

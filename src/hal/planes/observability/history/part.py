@@ -26,7 +26,7 @@ from hal.planes.observability.history.known_nodes import (
     read_nodes,
     with_prices,
 )
-from hal.planes.observability.history.reading import KeptAttempt, read_job, read_range
+from hal.planes.observability.history.reading import AttemptKey, KeptAttempt, read_job, read_placed, read_range
 from hal.planes.observability.history.recording import Recorded, Recorder, rewind
 from hal.planes.observability.history.tables import MIGRATIONS
 from hal.planes.observability.history.trimming import drop_names, set_kept, trim_some
@@ -184,6 +184,10 @@ class History:
         return await self._database.read(
             partial(read_range, wanted=wanted, since_ms=since_ms, until_ms=until_ms, after=after, limit=limit)
         )
+
+    async def placed(self, keys: Sequence[AttemptKey]) -> dict[AttemptKey, tuple[str, tuple[str, ...]]]:
+        """See `read_placed`."""
+        return await self._database.read(partial(read_placed, keys=keys))
 
     async def newest_attempt(self) -> int:
         """The position of the newest attempt; 0: there is none."""

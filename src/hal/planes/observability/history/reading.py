@@ -78,6 +78,10 @@ class KeptAttempt(Struct, frozen=True, kw_only=True, gc=False):
     """Its attempts wait at gates."""
 
 
+AttemptKey = tuple[int, int, int]
+"""Job, task, attempt."""
+
+
 class AskedText(Struct, frozen=True, array_like=True):
     """What a job asked for, as `details.asked` has it."""
 
@@ -102,6 +106,21 @@ _JOINED: Final = (
     "attempts a JOIN owners o ON o.id = a.owner JOIN names n ON n.id = a.name JOIN places p ON p.id = a.place "
     "JOIN details d ON d.id = a.id"
 )
+
+
+def read_placed(
+    connection: sqlite3.Connection, keys: Sequence[AttemptKey]
+) -> dict[AttemptKey, tuple[str, tuple[str, ...]]]:
+    """Whose attempts were, and on which nodes they ran, in rank order; of those that are kept."""
+    query = (
+        "SELECT o.user, p.nodes FROM attempts a JOIN owners o ON o.id = a.owner JOIN places p ON p.id = a.place "
+        "WHERE a.job = ? AND a.task = ? AND a.attempt = ? ORDER BY a.id DESC LIMIT 1"
+    )
+    found: dict[AttemptKey, tuple[str, tuple[str, ...]]] = {}
+    for key in keys:
+        if (row := connection.execute(query, key).fetchone()) is not None:
+            found[key] = (row[0], tuple(msgspec.json.decode(row[1], type=list[str])))
+    return found
 
 
 def read_job(

@@ -108,5 +108,13 @@ PART: Final = Metric(
     text="What a part of the collector says of itself; see GET /v1/health.",
     labels=(Label("part", "a part of the collector", 32), Label("value", "its name in the part's health", 256)),
 )
-TEXTS: Final = {metric.name: metric.text for metric in (*OF_NODES, *OF_SESSIONS, PART)}
+REFUSED: Final = Metric(
+    name="hal_collector_refused_total",
+    kind=Kind.COUNTER,
+    text="Log lines and spans that a node sent about attempts of others, or in the name of processes that are not its "
+    "own.",
+    labels=(Label("kind", "`lines`, `spans`", 2),),
+)
+OF_COLLECTOR: Final = (PART, REFUSED)
+TEXTS: Final = {metric.name: metric.text for metric in (*OF_NODES, *OF_SESSIONS, *OF_COLLECTOR)}
 """By name, of what the collector shows."""

@@ -12,7 +12,7 @@ from typing import Final
 
 from hal.planes.observability.samples.broker_sums import Sum
 from hal.planes.observability.samples.columns import SourceColumns
-from hal.planes.observability.samples.declared import PART, TEXTS
+from hal.planes.observability.samples.declared import PART, REFUSED, TEXTS
 from hal.runtime.metrics.text import labels_text, number
 from hal.wire.frames.telemetry import SeriesKind
 
@@ -21,6 +21,8 @@ ATTEMPT: Final = "attempt"
 """The label of series of one attempt."""
 RESERVED: Final = frozenset({"node", "source", "__name__"})
 """Labels that are not a sender's to give: a line with one of them twice makes Prometheus refuse all others, too."""
+ATTRIBUTION: Final = "attribution"
+"""The part that refuses what is not a node's own."""
 OLDEST_MS: Final = 60_000
 """Older values are not shown: Prometheus takes what is shown for the present."""
 
@@ -69,6 +71,12 @@ def exposition(
     ]
     if parts:
         lines[PART.name], kinds[PART.name] = parts, SeriesKind.GAUGE
+    if refused := health.get(ATTRIBUTION):
+        counts = ((kind, refused[f"{kind}_refused"]) for kind in ("lines", "spans"))
+        lines[REFUSED.name] = [
+            f"{REFUSED.name}{labels_text((('kind', kind),))} {number(float(count))}" for kind, count in counts
+        ]
+        kinds[REFUSED.name] = SeriesKind.COUNTER
     found = []
     for name in sorted(lines):
         found += [f"# HELP {name} {_help(name)}", f"# TYPE {name} {kinds[name]}", *lines[name]]
