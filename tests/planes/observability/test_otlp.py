@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
@@ -20,8 +22,10 @@ from hal.planes.observability.otlp.exporter import OtlpExporter
 from hal.planes.observability.traces.spans import Span, SpanEvent, SpanLink, Status
 from hal.runtime.http_post import post_bytes
 from hal.runtime.interface import Runtime
+from hal.runtime.real_runtime import RealRuntime
 from hal.runtime.virtual_world import VirtualWorld
 from hal.wire.frames.telemetry import Severity
+from tests.runtime.real_runtime import run_real
 
 TRACE, SPAN, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7", "00f067aa0ba902b8"
 
@@ -140,3 +144,49 @@ def test_what_a_receiver_refuses_for_good_is_dropped(monkeypatch: pytest.MonkeyP
     """And counted."""
     exporter = exported(400, monkeypatch)
     assert (exporter.sent, exporter.dropped) == (0, 15)
+
+
+def test_a_request_under_way_is_sent_once_though_its_task_is_cancelled(tmp_path: Path) -> None:
+    """The part is run again while the receiver has the first request and has not answered: it gets it once, and the
+    second one after it."""
+    got: list[bytes] = []
+    arrived, answer = threading.Event(), threading.Event()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            got.append(self.rfile.read(int(self.headers["Content-Length"])))
+            arrived.set()
+            answer.wait(30)
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+
+    async def main(runtime: RealRuntime) -> None:
+        section = OtlpSection(endpoint=f"http://127.0.0.1:{server.server_port}/v1/logs")
+        exporter = OtlpExporter(runtime, section, "otlp")
+        exporter.put(b"first", 3)
+        exporter.put(b"second", 4)
+        running = asyncio.ensure_future(exporter.run())
+        await asyncio.to_thread(arrived.wait, 30)
+        running.cancel()
+        answer.set()
+        await asyncio.gather(running, return_exceptions=True)
+        again = asyncio.ensure_future(exporter.run())
+        while exporter.sent < 7:
+            await runtime.sleep(10)
+        again.cancel()
+        assert (got, exporter.sent, exporter.dropped) == ([b"first", b"second"], 7, 0)
+
+    try:
+        run_real(tmp_path, main)
+    finally:
+        answer.set()
+        server.shutdown()
+        thread.join()
+        server.server_close()

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
+import sqlite3
 from collections.abc import Awaitable, Callable
+from contextlib import closing
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from hal.core.model import StepId
@@ -15,8 +19,10 @@ from hal.planes.observability.logs.part import TURN_MS, LogsPart
 from hal.planes.observability.logs.store import Wanted
 from hal.planes.observability.logs.words import parse_search
 from hal.runtime.interface import Runtime
+from hal.runtime.real_runtime import RealRuntime
 from hal.runtime.virtual_world import VirtualWorld
 from hal.wire.frames.telemetry import LogLine, Severity
+from tests.runtime.real_runtime import run_real
 
 STEP = StepId(7, 0, 1, 0)
 
@@ -130,3 +136,34 @@ def test_a_clock_that_is_ahead_does_not_hide_lines(tmp_path: Path) -> None:
         running.cancel()
 
     with_part(tmp_path, act)
+
+
+def test_lines_that_are_being_written_are_kept_once_though_the_part_is_cancelled(tmp_path: Path) -> None:
+    """The database of the lines is locked while the part is cancelled in the midst of its second write; then it is run
+    again."""
+
+    async def main(runtime: RealRuntime) -> None:
+        part = LogsPart(runtime, tmp_path / "store", LogsSection(), home_logs=tmp_path / "log")
+        event = LogLine(1, Severity.INFO, "agent", "first")
+        running = asyncio.ensure_future(part.run())
+        part.take("n1", [event])
+        while part.health()["lines"] != 1:
+            await runtime.sleep(10)
+        (file,) = (tmp_path / "store").glob("*.sqlite")
+        with closing(sqlite3.connect(file, isolation_level=None, timeout=30)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            part.take("n1", [msgspec.structs.replace(event, text="second")])
+            await runtime.sleep(2 * TURN_MS)
+            assert part.health()["waiting_lines"] == 1
+            running.cancel()
+            await runtime.sleep(0)
+            other.execute("ROLLBACK")
+        await asyncio.gather(running, return_exceptions=True)
+        again = asyncio.ensure_future(part.run())
+        await runtime.sleep(3 * TURN_MS)
+        assert await texts(part) == ["second", "first"]
+        assert (part.health()["lines"], part.health()["waiting_lines"]) == (2, 0)
+        again.cancel()
+        await part.close()
+
+    run_real(tmp_path, main)

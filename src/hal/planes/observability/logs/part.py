@@ -21,6 +21,7 @@ from hal.planes.observability.logs.store import DAY_MS, FoundOutputs, LogReader,
 from hal.planes.observability.otlp.encoding import SERVICE, logs_request
 from hal.planes.observability.otlp.exporter import OtlpExporter
 from hal.runtime.interface import Runtime
+from hal.runtime.uninterrupted import uninterrupted
 from hal.wire.frames.telemetry import LogLine, Severity
 
 LANE: Final = "logs"
@@ -95,7 +96,7 @@ class LogsPart:
                 for batch in await self._runtime.run_blocking(self._components.read, LANE):
                     self._put(batch)
             while self._waiting:
-                await self._write()
+                await uninterrupted(self._write())
             if self._runtime.monotonic_ms() - tended_ms >= TEND_MS:
                 tended_ms = self._runtime.monotonic_ms()
                 await self._runtime.run_blocking(partial(self._writer.tend, self._runtime.now_ms()), LANE)

@@ -10,6 +10,7 @@ from hal.core.model import HALError
 from hal.core.model.log_config import OtlpSection
 from hal.runtime.http_post import post_bytes
 from hal.runtime.interface import Runtime
+from hal.runtime.uninterrupted import uninterrupted
 
 MAX_WAITING_BYTES: Final = 16 << 20
 FIRST_PAUSE_MS: Final = 500
@@ -57,21 +58,27 @@ class OtlpExporter:
             if not self._waiting:
                 await self._runtime.sleep(IDLE_MS)
                 continue
-            first = self._waiting[0]
-            again, wait_ms = await self._post(first[0])
-            taken = bool(self._waiting) and self._waiting[0] is first
+            again, wait_ms = await uninterrupted(self._send_first())
             if again:
                 await self._runtime.sleep(max(pause_ms, wait_ms))
                 pause_ms = min(2 * pause_ms, LONGEST_PAUSE_MS)
-                continue
-            pause_ms = FIRST_PAUSE_MS
-            if taken:
-                self._waiting.popleft()
-                self._waiting_bytes -= len(first[0])
-            if self.failure:
-                self.dropped += first[1]
             else:
-                self.sent += first[1]
+                pause_ms = FIRST_PAUSE_MS
+
+    async def _send_first(self) -> tuple[bool, int]:
+        """Send the oldest request; whether it is to be sent again, and after how long."""
+        first = self._waiting[0]
+        again, wait_ms = await self._post(first[0])
+        if again:
+            return True, wait_ms
+        if self._waiting and self._waiting[0] is first:
+            self._waiting.popleft()
+            self._waiting_bytes -= len(first[0])
+        if self.failure:
+            self.dropped += first[1]
+        else:
+            self.sent += first[1]
+        return False, 0
 
     async def _post(self, request: bytes) -> tuple[bool, int]:
         """Whether to send it again, and after how long."""

@@ -40,6 +40,7 @@ from hal.planes.observability.traces.spans import (
 )
 from hal.planes.observability.traces.store import KeptSpan, spans_in
 from hal.runtime.interface import Runtime
+from hal.runtime.uninterrupted import uninterrupted
 
 TURN_MS: Final = 1_000
 LATE_MS: Final = 7 * 86_400_000
@@ -162,15 +163,7 @@ class TracesPart:
         trimmed_ms = 0
         while True:
             while self._waiting:
-                part = self._waiting[:WRITTEN_AT_ONCE]
-                try:
-                    await self._database.write(partial(store.write, spans=part))
-                except StoreError:
-                    self._failed_writes += 1
-                    raise
-                del self._waiting[: len(part)]
-                if self._exporter.wanted:
-                    self._exporter.put(traces_request([(one.trace_id, one.span) for one in part]), len(part))
+                await uninterrupted(self._write())
             now_ms = self._runtime.monotonic_ms()
             if self._received and now_ms - trimmed_ms >= TRIM_EVERY_MS:
                 trimmed_ms = now_ms
@@ -179,6 +172,17 @@ class TracesPart:
                 while await self._database.write(trim):
                     await self._runtime.sleep(1)
             await self._runtime.sleep(TURN_MS)
+
+    async def _write(self) -> None:
+        part = self._waiting[:WRITTEN_AT_ONCE]
+        try:
+            await self._database.write(partial(store.write, spans=part))
+        except StoreError:
+            self._failed_writes += 1
+            raise
+        del self._waiting[: len(part)]
+        if self._exporter.wanted:
+            self._exporter.put(traces_request([(one.trace_id, one.span) for one in part]), len(part))
 
     # ── ended attempts to the receiver ────────────────────────────────────────────────────────────────────────────
 
@@ -189,8 +193,8 @@ class TracesPart:
                 self._after = await self._history.newest_attempt()
             page = await self._history.attempts(Wanted(), now_ms - LATE_MS, now_ms + LATE_MS, self._after, PAGE)
             if page:
-                self._after = page[-1].id
                 await self._send(page)
+                self._after = page[-1].id
             if len(page) < PAGE:
                 await self._runtime.sleep(TURN_MS)
 
