@@ -2,6 +2,7 @@
 import { useEffect, useRef, useState } from "./h.js";
 
 let session = null;
+let sessions = 0; // how many there were on this page: an answer belongs to the one that asked
 const listeners = new Set();
 const kept = new Map(); // by path: {data, etag}
 const MAX_KEPT = 300;
@@ -23,15 +24,18 @@ export function onSession(call) {
 }
 
 function become(found) {
+  if (found?.csrf !== session?.csrf) {
+    sessions += 1;
+    kept.clear();
+  }
   session = found;
-  if (!found) kept.clear();
   listeners.forEach((call) => call(found));
 }
 
-async function fault(response) {
+async function fault(response, asked = sessions) {
   let problem = {};
   try { problem = await response.json(); } catch { problem = { title: response.statusText }; }
-  if (response.status === 401 && session) become(null);
+  if (response.status === 401 && session && asked === sessions) become(null);
   return new ApiError(response.status, problem);
 }
 
@@ -64,13 +68,16 @@ export async function signOut() {
   become(null);
 }
 
-// The JSON that answers; what has not changed is not sent again.
+// The JSON that answers; what has not changed is not sent again. An answer that comes after its session is over is
+// neither kept nor shown: the path is asked for again, as whoever is signed in now.
 export async function get(path, signal) {
-  const known = kept.get(path);
+  const known = kept.get(path), asked = sessions;
   const response = await sent(path, { signal, headers: known ? { "if-none-match": `"${known.etag}"` } : {} });
+  if (asked !== sessions) return get(path, signal);
   if (response.status === 304) return known.data;
-  if (!response.ok) throw await fault(response);
+  if (!response.ok) throw await fault(response, asked);
   const data = await response.json();
+  if (asked !== sessions) return get(path, signal);
   const etag = (response.headers.get("etag") || "").replace(/"/g, "");
   kept.delete(path);
   if (etag) kept.set(path, { data, etag });
@@ -83,12 +90,13 @@ export const collector = (path) => `/api/collector/v1/${path}`;
 
 // A change; answers what became of it.
 export async function change(path, body, method = "POST") {
+  const asked = sessions;
   const response = await sent(path, {
     method,
     headers: { "content-type": "application/json", "x-hal-csrf": session.csrf },
     body: method === "DELETE" ? undefined : JSON.stringify(body),
   });
-  if (!response.ok) throw await fault(response);
+  if (!response.ok) throw await fault(response, asked);
   return response.json();
 }
 
