@@ -212,6 +212,20 @@ def test_large_results_of_an_abandoned_map_go(running: Processes) -> None:
         wait_until_empty(running)
 
 
+def test_results_come_while_a_function_is_pickled(running: Processes) -> None:
+    """Code of the user's own runs then, which here waits for tasks of the same session."""
+
+    class Asks:
+        def __reduce__(self) -> tuple[type[int], tuple[int]]:
+            (found,) = session.map(abs, [-7])
+            return int, (found + session.submit(abs, -3).result(WAIT_S),)
+
+    asks = Asks()
+    with running.open() as session:
+        assert session.submit(lambda: asks).result(WAIT_S) == 10
+        assert list(session.map(lambda x: (x, asks), [1, 2])) == [(1, 10), (2, 10)]
+
+
 def test_large_arguments_and_results_travel_as_files(running: Processes) -> None:
     """Which are gone afterwards; arrays are writable there and here."""
 

@@ -210,6 +210,13 @@ class SessionCore:
         """
         return encode_value(value, self.exchange, self.number)
 
+    def encode_function(self, function: Callable[..., Any]) -> bytes:
+        """Encode a function, with the initialiser that is called before it; as `encode`."""
+        called: Any = function
+        if self._initializer is not None:
+            called = InitializedFunction(self._key, self._initializer, self._arguments, function)
+        return encode_function(called)
+
     def submit(
         self,
         function: Callable[..., Any],
@@ -229,17 +236,19 @@ class SessionCore:
             RuntimeError: after `close`.
             Exception: of pickling the function of a task that was reserved.
         """
+        try:
+            encoded = self._encode_unless_stored(function)
+        except Exception as error:
+            take_used()
+            if waited is not None:
+                raise
+            self.check()
+            return self.failed(error)
         with self._lock:
             self.check(late=waited is not None)
             if waited is None and not self.has_room(1):
                 self._wait_for_room(1)
-            try:
-                stored = self.store(function)
-            except Exception as error:
-                take_used()
-                if waited is not None:
-                    raise
-                return self.failed(error)
+            stored = self._store(function, encoded)
             if self._futures and (stored is not self._function or options != self._options):
                 self.flush()
             self._function, self._options = stored, options
@@ -287,36 +296,55 @@ class SessionCore:
             self._send_block(first, block, parts, needs, options)
             return first
 
-    def store(self, function: Callable[..., Any]) -> Stored:
-        """Send a function to the broker, once.
+    def _encode_unless_stored(self, function: Callable[..., Any]) -> tuple[bytes, frozenset[int]] | None:
+        """What the broker is sent of a function, and the shared values that it uses; None: the broker has it.
+
+        Nothing is locked meanwhile: code of the user's own runs, which may take long, or wait for tasks.
 
         Raises: what pickling it raises.
         """
         with self._lock:
             key = _weak(function)
-            if key is not None and (known := self._stored.get(key)) is not None:
-                return known
-            self._forget_gone()
-            before = take_used()  # of arguments that were encoded already
-            called: Any = function
-            if self._initializer is not None:
-                called = InitializedFunction(self._key, self._initializer, self._arguments, function)
-            data = encode_function(called)
-            if len(self._stored) >= MAX_FUNCTIONS:
-                self._forget_functions()
-            stored = Stored(self.store_object(data, name=function_name(function)), take_used())
-            note_used(before)
-            key = _weak(function, self._gone.append)
-            if key is None:
-                stored.kept = False
-            else:
-                self._stored[key] = stored
-            return stored
+            if key is not None and key in self._stored:
+                return None
+        before = take_used()  # of arguments that were encoded already
+        data = self.encode_function(function)
+        used = take_used()
+        note_used(before)
+        return data, used
+
+    def _store(self, function: Callable[..., Any], encoded: tuple[bytes, frozenset[int]] | None) -> Stored:
+        """Send a function to the broker, unless it has it.
+
+        Args:
+            encoded: as `_encode_unless_stored` has given it.
+        Raises: what pickling it raises, if it was forgotten meanwhile.
+        """
+        key = _weak(function)
+        if key is not None and (known := self._stored.get(key)) is not None:
+            return known
+        self._forget_gone()
+        encoded = encoded or self._encode_unless_stored(function)
+        assert encoded is not None
+        data, used = encoded
+        if len(self._stored) >= MAX_FUNCTIONS:
+            self._forget_functions()
+        stored = Stored(self.store_object(data, name=function_name(function)), used)
+        key = _weak(function, self._gone.append)
+        if key is None:
+            stored.kept = False
+        else:
+            self._stored[key] = stored
+        return stored
 
     def hold(self, function: Callable[..., Any]) -> Stored:
-        """As `store`; it is kept until `let_go`."""
+        """Send a function to the broker, once; it is kept until `let_go`.
+
+        Raises: what pickling it raises.
+        """
+        encoded = self._encode_unless_stored(function)
         with self._lock:
-            stored = self.store(function)
+            stored = self._store(function, encoded)
             stored.uses += 1
             return stored
 

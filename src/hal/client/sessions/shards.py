@@ -85,10 +85,10 @@ class ShardCore(SessionCore):
         _here.shard = self.shard
         return super().encode(value)
 
-    def store(self, function: Callable[..., Any]) -> Stored:
+    def encode_function(self, function: Callable[..., Any]) -> bytes:
         """See `SessionCore`."""
         _here.shard = self.shard
-        return super().store(function)
+        return super().encode_function(function)
 
     def _reads_here(self) -> bool:
         """A thread that reads from one broker must not wait for another one, whose thread may wait for it."""
