@@ -95,6 +95,28 @@ def test_tasks_go_on_beside_a_long_one_after_the_broker_is_replaced(running: Pro
         assert held.result(WAIT_S) == 3
 
 
+def test_tasks_are_cancelled_while_their_broker_is_replaced(running: Processes, tmp_path: Path) -> None:
+    """The next one is told, too; what a worker had begun runs again."""
+    gate = tmp_path / "gate"
+
+    def long() -> None:
+        while not gate.exists():
+            time.sleep(0.01)
+
+    with running.open() as session:
+        futures = [session.submit(long) for _ in range(20)]
+        session.submit(abs, -1)
+        running.broker.kill()
+        running.broker.wait(WAIT_S)
+        cancelling = threading.Thread(target=futures[-1].cancel)
+        cancelling.start()
+        running.replace_broker()
+        cancelling.join(WAIT_S)
+        gate.touch()
+        assert futures[-1].cancelled()
+        assert [future.result(WAIT_S) for future in futures[:-1]] == [None] * 19
+
+
 CLIENT = """
 import os, sys, time
 from hal.client.session import open_session

@@ -164,7 +164,8 @@ class SessionCore:
         self._needs: set[int] = set()
         self._function: Stored | None = None
         self._options = Options()
-        self._cancelling: deque[threading.Event] = deque()
+        self._cancelling: deque[tuple[threading.Event, CancelTasks]] = deque()
+        """What was not answered, in order."""
         self._waiting_for_room = 0
         self.closed = False
         """Nothing more is accepted."""
@@ -413,8 +414,9 @@ class SessionCore:
             if self.lost is not None:
                 return
             self.flush()
-            self._cancelling.append(done)
-            self._send(CancelTasks(ranges=tuple(ranges)))
+            frame = CancelTasks(ranges=tuple(ranges))
+            self._cancelling.append((done, frame))
+            self._send(frame)
         if wait and not self._reads_here():
             done.wait()
 
@@ -625,10 +627,7 @@ class SessionCore:
         with self._lock:
             self._link = link
             self._confirmed = not durable.blocks  # what is sent again is answered
-            for event in self._cancelling:
-                event.set()
-            self._cancelling.clear()
-            self._send(*durable.frames_again())
+            self._send(*durable.frames_again(), *(frame for _, frame in self._cancelling))
 
     def _read_link(self) -> str:
         """Read until the connection ends; returns why it did."""
@@ -641,7 +640,7 @@ class SessionCore:
                             self._receive(frame)
                         case TasksCancelled():
                             if self._cancelling:
-                                self._cancelling.popleft().set()
+                                self._cancelling.popleft()[0].set()
                         case Goodbye():
                             reason = frame.reason
                             self._parted = self._parted or frame.code in (CLIENT_REPLACED, SESSION_CLOSED)
@@ -710,7 +709,7 @@ class SessionCore:
             self._blocks.clear()
             self._futures, self._parts = [], []
             self._unanswered = self._unanswered_bytes = 0
-            for event in self._cancelling:
+            for event, _ in self._cancelling:
                 event.set()
             self._room.notify_all()
         for block in blocks:
