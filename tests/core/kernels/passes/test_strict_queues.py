@@ -6,10 +6,10 @@ from itertools import permutations
 
 import pytest
 
-from hal.core.engine import State, apply, new_state
+from hal.core.engine import State, apply, cycle, new_state
 from hal.core.engine.classes import ClassSpec, OwnerSpec
 from hal.core.engine.config import EngineConfig
-from hal.core.engine.events import JobsSubmitted, NodesChanged, NodeSpec, submit_rows
+from hal.core.engine.events import JobsSubmitted, NodesChanged, NodeSpec, PlanAssumed, submit_rows
 from hal.core.kernels.passes.strict_queues import close_passed_queues, close_queue, wait_strictly, waits_behind
 from hal.core.kernels.structures import layout as L
 from hal.core.kernels.structures.jit import plain
@@ -98,3 +98,36 @@ def test_a_resumed_pass_finds_closed_what_it_has_passed(cursor: int, closed: boo
     stand_at(state, cursor)
     plain(close_passed_queues)(state.tables())
     assert bool(state.shares.queues[queue_index(state), L.Y_CLOSED_STAMP] == STAMP) == closed
+
+
+def test_rank_is_the_key_and_how_far_a_bucket_stands_from_it() -> None:
+    """An order plugin moves the bucket of the first job behind all others: while it waits, nobody is held back."""
+    state = queue_of_four()
+    first, last = entry_of(state, 2), entry_of(state, 4)
+    offset = int(state.work.entries[last, L.E_KEY] - state.work.entries[first, L.E_KEY]) + 1
+    state.work.buckets[state.work.entries[first, L.E_BUCKET], L.B_OFFSET] = offset
+    wait(state, 2)
+    assert [behind(state, job) for job in (3, 1, 4)] == [False] * 3
+
+
+@pytest.mark.parametrize("budget", [1, 1_000])
+def test_buckets_that_stand_apart_from_their_keys_take_turns(budget: int) -> None:
+    """Of two buckets of three jobs each one is moved back by one and a half jobs: all start, in the order of both."""
+    state = new_state(EngineConfig(order="fcfs"))
+    apply(state, NodesChanged((NodeSpec("n", {"cpu": 8, "memory": 8}),)))
+    rows = submit_rows(6)
+    rows["job"], rows["class_index"] = range(1, 7), [0, 0, 0, 1, 1, 1]
+    rows["priority"] = [20, 10, 0] * 2
+    apply(state, JobsSubmitted(rows, (ClassSpec({"cpu": 1}), ClassSpec({"cpu": 1, "memory": 1})), (OwnerSpec(),)))
+    keys = {int(one[L.E_JOB]): int(one[L.E_KEY]) for one in state.work.entries[:6]}
+    moved = state.work.entries[[int(one) for one in state.work.entries[:6, L.E_JOB]].index(4), L.E_BUCKET]
+    state.work.buckets[moved, L.B_OFFSET] = (keys[2] - keys[1]) * 3 // 2
+    started: list[int] = []
+    plan = cycle(state, 5_000, budget=budget)
+    while True:
+        started += [int(one) for one in plan.starts["job"]]
+        apply(state, PlanAssumed(plan))
+        if plan.cursor is None:
+            break
+        plan = cycle(state, 5_000, budget=budget, cursor=plan.cursor)
+    assert started == [1, 2, 4, 3, 5, 6]
