@@ -12,6 +12,9 @@ from hal.core.engine.classes import Match, Requirement
 from hal.core.engine.config import Backfill, EngineConfig
 from hal.core.engine.events import END, AttemptsEnded, ClockAdvanced, NodesChanged, NodeSpec, PlanAssumed
 from hal.core.engine.views import reservations
+from hal.core.kernels.passes.conservative import _differs
+from hal.core.kernels.structures import layout as L
+from hal.core.kernels.structures.jit import plain
 from tests.core.engine.clusters import job
 
 WHOLE: Final = 1 << 20
@@ -75,3 +78,27 @@ def test_who_looked_at_all_nodes_and_stays_has_not_to_look_again(budget: int) ->
     end(state, 1)
     go(state, 50, budget)
     assert promised(state) == {4: (80, 0)}
+
+
+@pytest.mark.parametrize(
+    ("start", "kind", "nodes", "differs"),
+    [
+        (100, L.KIND_RESERVED, (1, 3), False),
+        (101, L.KIND_RESERVED, (1, 3), True),
+        (100, L.KIND_CLAIM, (1, 3), True),
+        (100, L.KIND_RESERVED, (1, 2), True),
+        (100, L.KIND_RESERVED, (1,), True),
+        (100, L.KIND_RESERVED, (), True),
+    ],
+)
+def test_a_reservation_differs_in_time_kind_or_nodes(
+    start: int, kind: int, nodes: tuple[int, ...], differs: bool
+) -> None:
+    """It is at 100, of nodes 1 and 3."""
+    state = new_state()
+    apply(state, NodesChanged(tuple(NodeSpec(f"n{at}", {"cpu": 1}) for at in range(4))))
+    t = state.tables()
+    t.planned[0, [L.V_START, L.V_KIND, L.V_FIRST, L.V_NODES]] = 100, L.KIND_RESERVED, 0, 2
+    t.planned_nodes[:2, L.Q_NODE] = 1, 3
+    t.scratch[L.SCRATCH_CHOSEN, : len(nodes)] = nodes
+    assert plain(_differs)(t, 0, start, kind, len(nodes)) is differs
