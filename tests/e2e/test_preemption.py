@@ -137,3 +137,27 @@ def test_cancelled_work_is_told_for_whom(small: Client, gate: Gate, other_gate: 
     assert f"preempted by job {high.id} (QOS urgent)" in ended.reason
     other_gate.open()
     assert high.wait().state == "succeeded"
+
+
+@pytest.mark.slow
+def test_a_job_with_groups_makes_room_for_all_of_them_at_once(tmp_path: Path) -> None:
+    """Three nodes are full: whoever is in the way of a driver and two workers leaves, and runs again afterwards."""
+    live = LiveHal(new_home())
+    (live.root / "hal.toml").write_text(POLICY)
+    try:
+        live.up("--nodes", "3", "--cpus", "1", "--memory", "1GiB")
+        with live.client() as client:
+            low = client.submit({"command": ["sleep", "600"], "qos": "requeued", "request": {"cpu": 1}, "array": "0-2"})
+            until(lambda: low.refresh().counts.get("running") == 3, "the nodes are not full")
+            groups = [
+                {"name": "driver", "request": {"cpu": 0.5}},
+                {"name": "worker", "nodes": 2, "request": {"cpu": 1}},
+            ]
+            told = ["sh", "-c", f"echo $HAL_GROUP > {tmp_path}/$RANK"]
+            high = client.submit({"command": told, "qos": "urgent", "groups": groups, "walltime": "5m"})
+            assert high.wait().state == "succeeded"
+            assert [(tmp_path / str(rank)).read_text() for rank in range(3)] == ["driver\n", "worker\n", "worker\n"]
+            until(lambda: all(len(low.task(at).attempts) == 2 for at in range(3)), "they do not run again")
+            assert [low.task(at).attempts[0].state.value for at in range(3)] == ["preempted"] * 3
+    finally:
+        live.remove()
