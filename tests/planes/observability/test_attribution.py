@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 
 from hal.core.model import StepId, UnreachableError
 from hal.planes.observability import attribution
-from hal.planes.observability.attribution import TURN_MS, UNKNOWN_MS, Attribution, Key, Placed
+from hal.planes.observability.attribution import TURN_MS, UNKNOWN_MS, Answer, Attribution, Key, Placed
 from hal.planes.observability.telemetry import ReceivedLines, ReceivedSpans, Sender
 from hal.runtime.interface import Runtime
 from hal.runtime.virtual_world import VirtualWorld
@@ -39,12 +39,15 @@ class Rows:
         self.known = dict(RUNS)
         self.asked: list[list[Key]] = []
         self.away = False
+        self.most = 1_000
+        """Of one turn."""
 
-    async def look_up(self, keys: Sequence[Key]) -> Mapping[Key, Placed]:
+    async def look_up(self, keys: Sequence[Key]) -> Answer:
         self.asked.append(list(keys))
         if self.away:
             raise UnreachableError("the controller does not answer")
-        return {key: self.known[key] for key in keys if key in self.known}
+        some = keys[: self.most]
+        return Answer({key: self.known[key] for key in some if key in self.known}, set(some))
 
 
 class Kept:
@@ -172,6 +175,22 @@ def test_while_the_controller_is_away_lines_wait_and_none_is_refused() -> None:
         kept.rows.away = False
         await runtime.sleep(2 * TURN_MS)
         assert kept.texts == ["patient"]
+
+    checked(act)
+
+
+def test_what_could_not_be_looked_up_yet_is_not_refused() -> None:
+    """More jobs than are asked about in three times as long as an unknown one may wait: none of them is forged."""
+
+    async def act(runtime: Runtime, part: Attribution, kept: Kept) -> None:
+        kept.rows.most = 2
+        jobs = range(100, 100 + 6 * UNKNOWN_MS // TURN_MS)
+        kept.rows.known |= {Key(job, 0, 1): Placed("erin", ("n1",)) for job in jobs}
+        for job in jobs:
+            part.take(of("n1", line(str(job), job)))
+        await runtime.sleep(4 * UNKNOWN_MS)
+        assert kept.texts == [str(job) for job in jobs]
+        assert part.health()["lines_refused"] == 0
 
     checked(act)
 

@@ -9,7 +9,7 @@ bounds, so they stay in order. Processes of the collector's own host and user ar
 from __future__ import annotations
 
 from collections import Counter, OrderedDict, deque
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence, Set
 from typing import Final, NamedTuple
 
 import msgspec
@@ -37,10 +37,8 @@ MAX_WAITING: Final = 64 << 20
 MAX_WAITING_OF_NODE: Final = 16 << 20
 """and of one node."""
 RECORD_BYTES: Final = 200
-KEYS_A_TURN: Final = 200
-"""Attempts of one node that are looked up in one turn,"""
-JOBS_A_TURN: Final = 10
-"""and their jobs;"""
+KEYS_A_TURN: Final = 1_000
+"""Attempts of one node that are looked up in one turn;"""
 NODES_A_TURN: Final = 50
 """nodes that have their turn at once: the others follow in the next."""
 
@@ -61,8 +59,20 @@ class Placed(NamedTuple):
     """In rank order."""
 
 
-LookUp = Callable[[Sequence[Key]], Awaitable[Mapping[Key, Placed]]]
-"""Those that are known; raises HALError where that cannot be said now."""
+class Answer(NamedTuple):
+    """What is known of some attempts.
+
+    Attributes:
+        placed: those that are known.
+        asked: those of which it is known whether they are; the others were too many for one turn.
+    """
+
+    placed: Mapping[Key, Placed]
+    asked: Set[Key]
+
+
+LookUp = Callable[[Sequence[Key]], Awaitable[Answer]]
+"""Raises HALError where nothing can be said now."""
 
 
 class _Waiting(NamedTuple):
@@ -140,18 +150,19 @@ class Attribution:
         """Look up some of what a node's records are about, and decide about those that can be."""
         asked_ms = self._runtime.monotonic_ms()
         try:
-            found = await self._look_up(self._chosen(node))
+            placed_by_key, asked = await self._look_up(self._chosen(node))
         except HALError as error:
             self._away = error.message
             self._waiting.move_to_end(node)
             return
         self._away = ""
-        for key, placed in found.items():
+        for key, placed in placed_by_key.items():
             self._remember(key, placed)
         queue = self._waiting[node]
         while queue:
             first = queue[0]
-            if not all(key in self._known for key in first.keys) and asked_ms - first.since_ms < UNKNOWN_MS:
+            unknown = first.keys - self._known.keys()
+            if unknown and (asked_ms - first.since_ms < UNKNOWN_MS or not unknown <= asked):
                 break
             queue.popleft()
             self._sizes[node] -= first.size
@@ -163,13 +174,10 @@ class Attribution:
             del self._waiting[node], self._sizes[node]
 
     def _chosen(self, node: str) -> list[Key]:
+        """The next ones of a node that are not known, in the order in which they came."""
         chosen: dict[Key, None] = {}
-        jobs: set[int] = set()
         for waiting in self._waiting[node]:
-            for key in sorted(waiting.keys):
-                if key in self._known or (key.job not in jobs and len(jobs) >= JOBS_A_TURN):
-                    continue
-                jobs.add(key.job)
+            for key in sorted(waiting.keys - self._known.keys()):
                 chosen[key] = None
                 if len(chosen) >= KEYS_A_TURN:
                     return list(chosen)
