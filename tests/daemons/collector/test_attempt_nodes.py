@@ -1,4 +1,4 @@
-"""Where attempts run or ran: the history is asked, and about what it does not know the controller, a few jobs at once."""
+"""Where attempts run or ran: the history is asked, and of what it lacks the controller, about a few jobs at once."""
 
 from __future__ import annotations
 
