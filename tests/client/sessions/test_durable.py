@@ -65,8 +65,7 @@ def test_a_client_that_waits_for_nothing_goes_on_after_its_broker(running: Proce
         assert session.submit(abs, -1).result(WAIT_S) == 1
         former = session._core._link
         running.replace_broker()
-        while session._core._link is former:
-            time.sleep(0.01)
+        wait_for(lambda: session._core._link is not former)
         assert session.submit(abs, -2).result(WAIT_S) == 2
 
 
@@ -85,8 +84,7 @@ def test_tasks_go_on_beside_a_long_one_after_the_broker_is_replaced(running: Pro
         assert session.submit(abs, -1).result(WAIT_S) == 1
         former = session._core._link
         running.replace_broker()
-        while session._core._link is former:
-            time.sleep(0.01)
+        wait_for(lambda: session._core._link is not former)
         other = session.submit(abs, -2)
         try:
             assert other.result(WAIT_S) == 2

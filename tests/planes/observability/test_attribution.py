@@ -195,6 +195,20 @@ def test_what_could_not_be_looked_up_yet_is_not_refused() -> None:
     checked(act)
 
 
+def test_safety_many_forged_jobs_at_once_are_all_refused() -> None:
+    """More in one batch than are asked about in a turn: the node's own line behind them comes nevertheless."""
+
+    async def act(runtime: Runtime, part: Attribution, kept: Kept) -> None:
+        kept.rows.most = 2
+        part.take(of("n1", *(line(str(job), job) for job in range(100, 109))))
+        part.take(of("n1", line("own", 7)))
+        await runtime.sleep(2 * UNKNOWN_MS)
+        assert kept.texts == ["own"]
+        assert part.health()["lines_refused"] == 9
+
+    checked(act)
+
+
 def test_safety_what_waits_is_bounded_by_node_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of n1's lines takes 400 bytes; two of them may wait. That of n2 has room beside them."""
     monkeypatch.setattr(attribution, "MAX_WAITING_OF_NODE", 1_000)

@@ -77,7 +77,8 @@ LookUp = Callable[[Sequence[Key]], Awaitable[Answer]]
 
 class _Waiting(NamedTuple):
     got: ReceivedLines | ReceivedSpans
-    keys: frozenset[Key]
+    unknown: dict[Key, None]
+    """Attempts of which it is not known yet where they run, or that nobody knows them."""
     size: int
     since_ms: int
 
@@ -111,16 +112,16 @@ class Attribution:
         if not _to_be_checked(got.sender):
             self._pass_on(got)
             return
-        keys = frozenset(_keys_of(got))
+        unknown = {key: None for key in _keys_of(got) if key not in self._known}
         node = got.sender.name
-        if node not in self._waiting and all(key in self._known for key in keys):
+        if node not in self._waiting and not unknown:
             self._decide(got)
             return
         size = _size_of(got)
         if self._sizes[node] + size > MAX_WAITING_OF_NODE or self._size + size > MAX_WAITING:
             self._dropped[_kind(got)] += _count(got)
             return
-        self._waiting.setdefault(node, deque()).append(_Waiting(got, keys, size, self._runtime.monotonic_ms()))
+        self._waiting.setdefault(node, deque()).append(_Waiting(got, unknown, size, self._runtime.monotonic_ms()))
         self._sizes[node] += size
         self._size += size
 
@@ -159,12 +160,12 @@ class Attribution:
         for key, placed in placed_by_key.items():
             self._remember(key, placed)
         queue = self._waiting[node]
-        while queue:
-            first = queue[0]
-            unknown = first.keys - self._known.keys()
-            if unknown and (asked_ms - first.since_ms < UNKNOWN_MS or not unknown <= asked):
-                break
-            queue.popleft()
+        for waiting in queue:
+            settled = asked if asked_ms - waiting.since_ms >= UNKNOWN_MS else placed_by_key.keys()
+            for key in [key for key in waiting.unknown if key in settled]:
+                del waiting.unknown[key]
+        while queue and not queue[0].unknown:
+            first = queue.popleft()
             self._sizes[node] -= first.size
             self._size -= first.size
             self._decide(first.got)
@@ -177,7 +178,7 @@ class Attribution:
         """The next ones of a node that are not known, in the order in which they came."""
         chosen: dict[Key, None] = {}
         for waiting in self._waiting[node]:
-            for key in sorted(waiting.keys - self._known.keys()):
+            for key in waiting.unknown:
                 chosen[key] = None
                 if len(chosen) >= KEYS_A_TURN:
                     return list(chosen)

@@ -779,7 +779,7 @@ class Broker:
                     self._homes.settle(home, slot)
                 self._move(submitter, tasks, self._homeless[pool])
         slots = [one for one in self.slots.values() if one.pool is pool and not one.leaving]
-        for home, former in self._homes.make_room(slots):
+        for home, former in self._homes.make_room(slots) if len(slots) > 1 else ():
             if home.waiting:
                 self._homes.settle(home, slot)
             for tasks in list(home.waiting):

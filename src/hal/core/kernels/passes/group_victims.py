@@ -45,6 +45,7 @@ from hal.core.kernels.preemption.victims import (
     UNFINISHED,
     all_gone_by,
     begin_search,
+    drop_spared,
     node_free_by,
 )
 from hal.core.kernels.rules.booked import booked_start
@@ -377,13 +378,7 @@ def _spare_needless(t: Tables, class_id: int, groups: int, count: int) -> int:
             t.victims[1, k] = -1
         else:
             _clear_for_all(t, run, 1, class_id, groups)
-    kept = 0
-    for k in range(count):
-        if t.victims[1, k] >= 0:
-            t.victims[0, kept] = t.victims[0, k]
-            t.victims[1, kept] = t.victims[1, k]
-            kept += 1
-    return kept
+    return drop_spared(t, count)
 
 
 # --- the nodes of all groups -----------------------------------------------------------------------------------------

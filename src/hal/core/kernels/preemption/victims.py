@@ -367,6 +367,12 @@ def _spare_needless(t: Tables, count: int, fitting: int) -> int:
         else:
             clear(t, run, 1)
             lend(t, run, 1)
+    return drop_spared(t, count)
+
+
+@inner
+def drop_spared(t: Tables, count: int) -> int:
+    """Close the gaps that victims (of so many) have left who are let be, marked -1; how many are left."""
     kept = 0
     for k in range(count):
         if t.victims[1, k] >= 0:
